@@ -404,13 +404,8 @@ mod tests {
 
     #[test]
     fn who_is_over_a_bound_gives_up() {
-        let rules = CachingRules {
-            entries_max: 4,
-            negatives_max: 2,
-            descriptors_max: 3,
-            bytes_max: 100,
-            ..CachingRules::default()
-        };
+        let rules = CachingRules { entries_max: 4, negatives_max: 2, ..CachingRules::default() };
+        let rules = CachingRules { descriptors_max: 3, bytes_max: 100, ..rules };
         for (entries, bytes, descriptors, over) in [
             ([4, 0, 2], 100, 3, None),
             ([4, 0, 3], 200, 4, Some(Rank::Negative)),
@@ -422,11 +417,8 @@ mod tests {
             ([0, 0, 1], 101, 0, Some(Rank::Negative)),
             ([0, 0, 0], 101, 0, None),
         ] {
-            assert_eq!(
-                CacheTotals { entries, bytes, descriptors }.find_excess(&rules),
-                over,
-                "{entries:?}"
-            );
+            let totals = CacheTotals { entries, bytes, descriptors };
+            assert_eq!(totals.find_excess(&rules), over, "{entries:?}");
         }
     }
 }

@@ -1,11 +1,7 @@
 //! Choice of the file that answers, and the fields that describe it.
-use crate::rig::{Expected, Rig, check, pattern};
-use regatta_op::{Fault, OpenFault};
+use crate::rig::{Expected, Rig, check, get, get_with, pattern};
+use regatta_op::{Fault, OpKind, OpenFault};
 use regatta_origin::{ContentRules, FileOperation, Site};
-
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
-}
 
 fn with(content: ContentRules) -> Rig {
     Rig::new(Site { content, ..Site::default() })
@@ -131,8 +127,7 @@ fn content_codings() {
     let mut tags = Vec::new();
     for (accept, coding, body) in rows {
         let field = format!("Accept-Encoding: {accept}\r\n");
-        let field = if accept.is_empty() { "" } else { &field };
-        let request = format!("GET /app.js HTTP/1.1\r\nHost: a\r\n{field}\r\n");
+        let request = get_with("/app.js", if accept.is_empty() { "" } else { &field });
         let fields = [
             ("content-encoding", *coding),
             ("vary", "Accept-Encoding"),
@@ -147,19 +142,17 @@ fn content_codings() {
     assert_eq!(tags.len(), 3, "one strong tag for each coding: {tags:?}");
     assert!(tags.iter().all(|(_, tag)| tag.starts_with('"')));
 
+    let ask = |path: &str, accept: &str| get_with(path, &format!("Accept-Encoding: {accept}\r\n"));
     // The client refuses all forms: it gets the file unchanged, rather than none.
-    let refuse = "GET /app.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: identity;q=0, zstd\r\n\r\n";
     let fields = [("vary", "Accept-Encoding"), ("content-encoding", "")];
-    check(&rig, refuse, &Expected { status: 200, fields: &fields, body: None });
+    let unchanged = Expected { status: 200, fields: &fields, body: None };
+    check(&rig, &ask("/app.js", "identity;q=0, zstd"), &unchanged);
     // No siblings: no negotiation.
-    let request = "GET /ten.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br\r\n\r\n";
-    let expected =
-        Expected { status: 200, fields: &[("vary", ""), ("content-encoding", "")], body: None };
-    check(&rig, request, &expected);
-
+    let fields = [("vary", ""), ("content-encoding", "")];
+    let expected = Expected { status: 200, fields: &fields, body: None };
+    check(&rig, &ask("/ten.txt", "br"), &expected);
     let rig = with(ContentRules { precompressed: false, ..ContentRules::default() });
-    let request = "GET /app.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br\r\n\r\n";
-    check(&rig, request, &Expected { body: Some(&plain), ..expected });
+    check(&rig, &ask("/app.js", "br"), &Expected { body: Some(&plain), ..expected });
 }
 
 #[test]
@@ -207,7 +200,7 @@ fn the_fallback_answers_navigations_only() {
         ("/.hidden", "Accept: text/html", 404),
     ];
     for (path, field, status) in rows {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
+        let request = get_with(path, &format!("{field}\r\n"));
         let body: &[u8] = if status == 200 { b"<h1>home</h1>\n" } else { b"<h1>lost</h1>\n" };
         // Also in the 404: a cache must not serve it to a client that asks for a page.
         let fields = [("vary", "Accept, Sec-Fetch-Dest")];
@@ -218,17 +211,15 @@ fn the_fallback_answers_navigations_only() {
         not_found: "".into(),
         ..ContentRules::default()
     };
-    let plain = "GET /app.js.map HTTP/1.1\r\nHost: a\r\n\r\n";
     let fields = [("vary", "Accept, Sec-Fetch-Dest")];
-    check(&with(content), plain, &Expected { status: 404, fields: &fields, body: None });
+    let expected = Expected { status: 404, fields: &fields, body: None };
+    check(&with(content), &get("/app.js.map"), &expected);
     // Parts of it and its not having changed depend on the same fields (RFC 9110 §15.4.5).
     for (field, status) in
         [("Range: bytes=0-1", 206), ("Range: bytes=0-1,5-6", 206), ("If-None-Match: *", 304)]
     {
-        let request =
-            format!("GET /users/7 HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n{field}\r\n\r\n");
-        let fields = [("vary", "Accept, Sec-Fetch-Dest")];
-        check(&rig, &request, &Expected { status, fields: &fields, body: None });
+        let request = get_with("/users/7", &format!("Accept: text/html\r\n{field}\r\n"));
+        check(&rig, &request, &Expected { status, ..expected });
     }
 }
 
@@ -262,9 +253,7 @@ fn faults_of_the_disk() {
 #[test]
 fn a_body_that_cannot_be_read() {
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.hold_reads = true;
-    client.feed(get("/ten.txt").as_bytes());
+    let mut client = rig.connect_held(OpKind::Read, get("/ten.txt").as_bytes());
     client.fail(Fault::Other(5));
     assert_eq!(client.statuses(), [500]);
     assert_eq!(rig.log.faults.take(), [("ten.txt".to_owned(), FileOperation::Read, 5)]);
@@ -331,29 +320,26 @@ fn conditions() {
         (format!("If-Match: {tag}\r\nRange: bytes=0-1"), 206),
     ];
     for (fields, status) in rows {
-        let request = format!("GET /ten.txt HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
-        let got = check(&rig, &request, &Expected { status, fields: &[], body: None });
+        let request = get_with("/ten.txt", &format!("{fields}\r\n"));
+        let expected = Expected { status, fields: &[], body: None };
+        let got = check(&rig, &request, &expected);
         if status == 304 {
             assert_eq!(got.field("etag").as_ref(), Some(&tag));
             assert_eq!(got.field("content-length"), None);
             assert_eq!(got.field("cache-control").as_deref(), Some("no-cache"));
         }
         if status != 206 {
-            let request = request.replace("GET", "HEAD");
-            let head = check(&rig, &request, &Expected { status, fields: &[], body: None }).head;
+            let head = check(&rig, &request.replace("GET", "HEAD"), &expected).head;
             assert_eq!(head, got.head);
         }
     }
     // The tag of one coding is not that of another.
-    let request = "GET /app.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br\r\n\r\n";
-    let coded = check(&rig, request, &Expected { status: 200, fields: &[], body: None });
+    let request = get_with("/app.js", "Accept-Encoding: br\r\n");
+    let coded = check(&rig, &request, &Expected { status: 200, fields: &[], body: None });
     let tag = coded.field("etag").unwrap();
     for (accept, status) in [("br", 304), ("gzip", 200)] {
-        let request = format!(
-            "GET /app.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {accept}\r\n\
-             If-None-Match: {tag}\r\n\r\n"
-        );
-        let fields = [("vary", "Accept-Encoding")];
-        check(&rig, &request, &Expected { status, fields: &fields, body: None });
+        let fields = format!("Accept-Encoding: {accept}\r\nIf-None-Match: {tag}\r\n");
+        let vary = Expected { status, fields: &[("vary", "Accept-Encoding")], body: None };
+        check(&rig, &get_with("/app.js", &fields), &vary);
     }
 }

@@ -1,5 +1,5 @@
 //! Contents of the cache: which entries, for how long, and within which bounds.
-use crate::rig::{Client, Expected, Response, Rig, check, pattern};
+use crate::rig::{Client, Expected, Response, Rig, check, get, get_with, pattern};
 use regatta_http::date;
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Fault, OpKind, OpenFault};
@@ -11,13 +11,8 @@ fn with(caching: CachingRules) -> Rig {
     Rig::new(Site { caching, ..Site::default() })
 }
 
-pub(crate) fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
-}
-
 pub(crate) fn body(rig: &Rig, path: &str) -> Vec<u8> {
-    let output = rig.ask(&get(path));
-    Response::parse(&output, false).0.body
+    rig.respond(&get(path)).body
 }
 
 #[test]
@@ -46,24 +41,21 @@ fn every_response_tells_its_own_second() {
     let rig = with(CachingRules { revalidate_ms: 60_000, ..CachingRules::default() });
     let date = || String::from_utf8(date::format(rig.now().unix.cast_signed()).to_vec()).unwrap();
     let check = || {
-        let response = Response::parse(&rig.ask(&get("/ten.txt")), false).0;
+        let response = rig.respond(&get("/ten.txt"));
         assert_eq!(response.field("date"), Some(date()));
         assert_eq!(response.body, b"0123456789");
     };
     for _ in 0..3 {
         check();
         check();
-        let mut slow = rig.connect();
-        slow.room = 50;
-        slow.feed(get("/ten.txt").as_bytes());
+        let mut slow = rig.connect_full(50, get("/ten.txt").as_bytes());
         let early = date();
         for _ in 0..2 {
             rig.pass(1_000);
             check();
             check();
         }
-        slow.room = u64::MAX;
-        slow.run();
+        slow.release();
         let late = &slow.responses(&[])[0];
         assert_eq!(late.field("date"), Some(early));
         assert_eq!(late.body, b"0123456789");
@@ -86,14 +78,11 @@ fn reading_a_body_makes_a_file_no_younger() {
 #[test]
 fn what_is_read_late_replaces_nothing_younger() {
     let rig = Rig::new(Site::default());
-    let mut late = rig.connect();
-    late.hold_reads = true;
-    late.feed(get("/ten.txt").as_bytes());
+    let mut late = rig.connect_held(OpKind::Read, get("/ten.txt").as_bytes());
     rig.put("ten.txt", b"9876543210");
     rig.pass(1);
     assert_eq!(body(&rig, "/ten.txt"), b"9876543210");
-    late.hold_reads = false;
-    late.run();
+    late.release();
     assert!(late.output.ends_with(b"0123456789"), "it was opened before");
     assert_eq!(body(&rig, "/ten.txt"), b"9876543210");
 }
@@ -104,12 +93,7 @@ fn a_disk_that_hangs_does_not_keep_what_is_stale() {
     let rig = Rig::new(Site::default());
     assert_eq!(body(&rig, "/ten.txt"), b"0123456789");
     rig.put("ten.txt", b"9876543210");
-    let ask = || {
-        let mut client = rig.connect();
-        client.hold_opens = true;
-        client.feed(get("/ten.txt").as_bytes());
-        client
-    };
+    let ask = || rig.connect_held(OpKind::Open, get("/ten.txt").as_bytes());
     // One asker of each period waits; the others are answered.
     let mut waiting = Vec::new();
     for _ in 0..=STALE_PERIODS_MAX {
@@ -123,8 +107,7 @@ fn a_disk_that_hangs_does_not_keep_what_is_stale() {
     let mut last = ask();
     assert_eq!(last.waits_for(), Some(OpKind::Open), "nobody is given what is so old");
     assert!(last.output.is_empty());
-    last.hold_opens = false;
-    last.run();
+    last.release();
     assert!(last.output.ends_with(b"9876543210"));
     assert!(ask().output.ends_with(b"9876543210"), "it is known from now on");
 }
@@ -136,23 +119,15 @@ fn a_slow_read_is_remembered_though_others_look_meanwhile() {
     assert_eq!(body(&rig, "/ten.txt"), b"0123456789");
     rig.put("ten.txt", b"9876543210");
     rig.pass(1_000);
-    let mut slow = rig.connect();
-    slow.hold_reads = true;
-    slow.feed(get("/ten.txt").as_bytes());
+    let mut slow = rig.connect_held(OpKind::Read, get("/ten.txt").as_bytes());
     rig.pass(1_000);
-    let mut other = rig.connect();
-    other.hold_reads = true;
-    other.feed(get("/ten.txt").as_bytes());
+    let other = rig.connect_held(OpKind::Read, get("/ten.txt").as_bytes());
     assert_eq!((slow.waits_for(), other.waits_for()), (Some(OpKind::Read), Some(OpKind::Read)));
-    slow.hold_reads = false;
-    slow.run();
+    slow.release();
     assert!(slow.output.ends_with(b"9876543210"));
     let opens = rig.opens.get();
-    let mut third = rig.connect();
-    third.hold_opens = true;
-    third.feed(get("/ten.txt").as_bytes());
-    third.hold_opens = false;
-    third.run();
+    let mut third = rig.connect_held(OpKind::Open, get("/ten.txt").as_bytes());
+    third.release();
     assert!(third.output.ends_with(b"9876543210"));
     assert!(rig.opens.get() <= opens + 1);
 }
@@ -172,9 +147,9 @@ fn what_did_not_change_is_opened_again_but_not_read() {
     // A sibling that appears is a change, too.
     rig.put("ten.txt.gz", b"zip");
     rig.pass(1_000);
-    let request = "GET /ten.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
+    let request = get_with("/ten.txt", "Accept-Encoding: gzip\r\n");
     let fields = [("content-encoding", "gzip")];
-    check(&rig, request, &Expected { status: 200, fields: &fields, body: Some(b"zip") });
+    check(&rig, &request, &Expected { status: 200, fields: &fields, body: Some(b"zip") });
 }
 
 /// A sibling that is larger than the file itself is none; that it is there is no change.
@@ -205,9 +180,7 @@ fn a_larger_sibling_is_none() {
 fn a_long_body_is_read_in_parts() {
     let rig = with(CachingRules { body_bytes_max: 1 << 20, ..CachingRules::default() });
     rig.put("long.bin", &pattern(600_000));
-    let mut client = rig.connect();
-    client.hold_reads = true;
-    client.feed(get("/long.bin").as_bytes());
+    let mut client = rig.connect_held(OpKind::Read, get("/long.bin").as_bytes());
     let part = 256 << 10;
     let parts = [client.read_once(), client.read_once(), client.read_once()];
     let [(0, a, first), (at, b, second), (_, c, third)] = parts else { panic!("{parts:?}") };
@@ -227,32 +200,23 @@ fn a_long_body_is_read_in_parts() {
 /// A fault in the middle of a body leaves nothing of it, and returns the buffer.
 #[test]
 fn parts_of_a_body_that_does_not_come_whole_are_forgotten() {
-    let rules = CachingRules { read_bytes_max: 4, ..CachingRules::default() };
-    let rig = with(rules);
+    let rig = with(CachingRules { read_bytes_max: 4, ..CachingRules::default() });
     let file = rig.put("twelve.txt", b"abcdefghijkl");
-    let mut client = rig.connect();
-    client.hold_reads = true;
-    client.feed(get("/twelve.txt").as_bytes());
+    let mut client = rig.connect_held(OpKind::Read, get("/twelve.txt").as_bytes());
     let (.., first) = client.read_once();
     client.fail(Fault::Other(5));
-    client.hold_reads = false;
-    client.run();
+    client.release();
     assert_eq!(client.statuses(), [500]);
     // The file gets shorter while it is read: it is opened again, and read from its start.
-    let mut client = rig.connect();
-    client.hold_reads = true;
-    client.feed(get("/twelve.txt").as_bytes());
+    let mut client = rig.connect_held(OpKind::Read, get("/twelve.txt").as_bytes());
     assert_eq!(client.read_once(), (0, 4, first));
     file.truncate(6);
     rig.put("twelve.txt", b"now other");
-    client.hold_reads = false;
-    client.run();
+    client.release();
     assert!(client.output.ends_with(b"\r\n\r\nnow other"));
     // The connection that is cut in the middle takes its buffer along; others have others.
     rig.put("other.txt", b"0123456789");
-    let mut client = rig.connect();
-    client.hold_reads = true;
-    client.feed(get("/other.txt").as_bytes());
+    let mut client = rig.connect_held(OpKind::Read, get("/other.txt").as_bytes());
     client.read_once();
     client.cut(CloseReason::Failed);
     assert_eq!(body(&rig, "/other.txt"), b"0123456789");
@@ -328,14 +292,11 @@ fn a_sender_keeps_its_file_when_the_cache_lets_go() {
     let rig = with(CachingRules { descriptors_max: 1, ..CachingRules::default() });
     let file = rig.put("a.bin", &pattern(100_000));
     rig.put("b.bin", &pattern(100_000));
-    let mut client = rig.connect();
-    client.room = 50_000;
-    client.feed(get("/a.bin").as_bytes());
+    let mut client = rig.connect_full(50_000, get("/a.bin").as_bytes());
     body(&rig, "/b.bin");
     assert_eq!(rig.cache.descriptors(), 1);
     assert_eq!(file.holders(), 3, "here, the file system, the sender");
-    client.room = u64::MAX;
-    client.run();
+    client.release();
     assert_eq!(client.responses(&[])[0].body, pattern(100_000));
     drop(client);
     assert_eq!(file.holders(), 2);
@@ -594,10 +555,7 @@ fn a_file_that_is_busy_is_waited_for() {
 #[test]
 fn what_has_just_changed_has_a_weak_tag() {
     let rig = Rig::new(Site::default());
-    let ask = |fields: &str| {
-        let output = rig.ask(&format!("GET /new.txt HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
-        Response::parse(&output, false).0
-    };
+    let ask = |fields: &str| rig.respond(&get_with("/new.txt", fields));
     let now = rig.now().unix.cast_signed();
     let file = rig.put_at("new.txt", b"before", now);
     let young = ask("").field("etag").unwrap();
@@ -627,12 +585,9 @@ fn what_has_just_changed_has_a_weak_tag() {
 #[test]
 fn a_slow_open_makes_a_file_no_younger() {
     let rig = Rig::new(Site::default());
-    let mut slow = rig.connect();
-    slow.hold_opens = true;
-    slow.feed(get("/ten.txt").as_bytes());
+    let mut slow = rig.connect_held(OpKind::Open, get("/ten.txt").as_bytes());
     rig.pass(600);
-    slow.hold_opens = false;
-    slow.run();
+    slow.release();
     rig.put("ten.txt", b"9876543210");
     rig.pass(399);
     assert_eq!(body(&rig, "/ten.txt"), b"0123456789");
@@ -680,12 +635,10 @@ fn what_is_inactive_is_forgotten() {
 fn an_open_file_is_sent_as_what_it_is_now() {
     let rig = with(CachingRules { revalidate_ms: 60_000, ..CachingRules::default() });
     let file = rig.put("large.bin", &pattern(100_000));
-    let first = Response::parse(&rig.ask(&get("/large.bin")), false).0;
-    let tag = first.field("etag").unwrap();
+    let tag = rig.respond(&get("/large.bin")).field("etag").unwrap();
     let resume = || {
         let fields = format!("Range: bytes=50000-\r\nIf-Range: {tag}\r\n");
-        let output = rig.ask(&format!("GET /large.bin HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
-        Response::parse(&output, false).0
+        rig.respond(&get_with("/large.bin", &fields))
     };
     assert_eq!((resume().status, resume().body.len(), rig.opens.get()), (206, 50_000, 1));
     // A changed file is opened again, once; the old one is forgotten, and nothing is spliced.
@@ -717,7 +670,7 @@ fn an_open_file_is_read_as_what_it_is_now() {
     file.overwrite(&new);
     rig.put("page.html", &new);
     for _ in 0..2 {
-        let page = Response::parse(&rig.ask(&get("/page.html")), false).0;
+        let page = rig.respond(&get("/page.html"));
         assert!(page.body == new, "{}", page.head);
         assert!(page.field("etag").is_some() && page.field("etag") != tag, "{}", page.head);
     }
@@ -731,21 +684,16 @@ fn an_open_file_is_read_as_what_it_is_now() {
 fn parts_of_two_contents_are_not_put_together() {
     let rig = with(CachingRules { read_bytes_max: 4, ..CachingRules::default() });
     let file = rig.put("twelve.txt", b"abcdefghijkl");
-    let mut client = rig.connect();
-    client.hold_reads = true;
-    client.feed(get("/twelve.txt").as_bytes());
+    let mut client = rig.connect_held(OpKind::Read, get("/twelve.txt").as_bytes());
     client.read_once();
     file.overwrite(b"ABCDEFGHIJKLMN");
     rig.put("twelve.txt", b"ABCDEFGHIJKLMN");
-    client.hold_reads = false;
-    client.run();
+    client.release();
     assert!(client.output.ends_with(b"\r\n\r\nABCDEFGHIJKLMN"));
     assert_eq!(body(&rig, "/twelve.txt"), b"ABCDEFGHIJKLMN");
     let rig = Rig::new(Site::default());
     let mut file = rig.put("busy.log", &pattern(10));
-    let mut client = rig.connect();
-    client.hold_reads = true;
-    client.feed(get("/busy.log").as_bytes());
+    let mut client = rig.connect_held(OpKind::Read, get("/busy.log").as_bytes());
     for len in 11..14 {
         assert!(client.output.is_empty());
         file.overwrite(&pattern(len));

@@ -1,17 +1,14 @@
 //! Files that change between the open and the last byte that is read of them.
 use crate::{
-    caching::{body, get},
-    rig::{Client, Rig, pattern},
+    caching::body,
+    rig::{Client, Rig, get, pattern},
 };
 use regatta_op::{CloseReason, OpKind};
 use regatta_origin::Site;
 
 /// A client that has asked for a file, which has been opened and not read yet.
 fn reader<'a>(rig: &'a Rig, path: &str) -> Client<'a> {
-    let mut client = rig.connect();
-    client.hold_reads = true;
-    client.feed(get(path).as_bytes());
-    client
+    rig.connect_held(OpKind::Read, get(path).as_bytes())
 }
 
 /// To become shorter is to change: a body is read three times at most, whichever comes first.
@@ -40,8 +37,7 @@ fn who_sees_a_change_leaves_what_others_have_cached() {
     old.overwrite(&pattern(101));
     rig.put("page.html", &pattern(200));
     for client in &mut readers {
-        client.hold_reads = false;
-        client.run();
+        client.release();
         assert!(client.output.ends_with(&pattern(200)));
     }
     assert_eq!(rig.opens.get(), 4);
@@ -59,8 +55,7 @@ fn a_change_behind_a_stale_entry_removes_it() {
     assert_eq!(client.waits_for(), Some(OpKind::Read));
     second.overwrite(b"a second");
     rig.put("ten.txt", b"the third");
-    client.hold_reads = false;
-    client.run();
+    client.release();
     assert!(client.output.ends_with(b"\r\n\r\nthe third"));
     assert_eq!(body(&rig, "/ten.txt"), b"the third");
 }

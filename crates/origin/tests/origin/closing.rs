@@ -1,11 +1,18 @@
 //! Ends of connections: their cause, their time, and the fate of bytes on their way.
-use crate::rig::{Client, Expected, Rig, check};
+use crate::rig::{Client, Expected, Rig, check, get};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Fault, OpKind, OpenFault};
 use regatta_origin::{CachingRules, Deadlines, Limits, Protocol as _, ReplyOutcome, Site};
 
 const TEN: &[u8] = b"GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 const BIG: &[u8] = b"GET /big.bin HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// A rig whose log is on.
+fn logged(site: Site) -> Rig {
+    let rig = Rig::new(site);
+    rig.log.on.set(true);
+    rig
+}
 
 #[track_caller]
 fn ends(client: &Client<'_>, reason: CloseReason) {
@@ -116,9 +123,7 @@ fn a_peer_that_leaves_too_early() {
         ends(&client, reason);
 
         let rig = Rig::new(Site::default());
-        let mut client = rig.connect();
-        client.room = 1000;
-        client.feed(BIG);
+        let mut client = rig.connect_full(1000, BIG);
         client.fail(fault);
         ends(&client, reason);
         assert_eq!(rig.count(Counter::RepliesCut), 1);
@@ -181,11 +186,8 @@ fn a_content_has_a_total_time() {
 #[test]
 fn a_slow_reader_may_be_slow_but_not_too_slow() {
     let deadlines = Deadlines { send_window_ms: 1_000, send_rate_min: 100, ..Deadlines::default() };
-    let rig = Rig::new(Site { deadlines, ..Site::default() });
-    rig.log.on.set(true);
-    let mut client = rig.connect();
-    client.room = 50_000;
-    client.feed(BIG);
+    let rig = logged(Site { deadlines, ..Site::default() });
+    let mut client = rig.connect_full(50_000, BIG);
     assert_eq!(client.waits_for(), Some(OpKind::Send));
     // The kernel took 50,000 bytes. The peer takes 100 in each window: just enough.
     for window in 1..=20 {
@@ -272,23 +274,17 @@ fn lingering_is_bounded_in_bytes() {
 
 #[test]
 fn a_file_that_shrinks_ends_the_connection() {
-    let rig = Rig::new(Site::default());
-    rig.log.on.set(true);
+    let rig = logged(Site::default());
     let file = rig.put("shrinks.bin", &[7; 100_000]);
-    let mut client = rig.connect();
-    client.room = 30_000;
-    client.feed(b"GET /shrinks.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut client = rig.connect_full(30_000, get("/shrinks.bin").as_bytes());
     file.truncate(40_000);
-    client.room = u64::MAX;
-    client.run();
+    client.release();
     ends(&client, CloseReason::Truncated);
     let head = client.output.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     assert_eq!(client.output.len() - head, 40_000, "never padded");
     let records = rig.log.records.borrow();
-    assert_eq!(
-        (records[0].outcome, records[0].sent_bytes),
-        (ReplyOutcome::Truncated, 40_000 + head as u64)
-    );
+    assert_eq!(records[0].outcome, ReplyOutcome::Truncated);
+    assert_eq!(records[0].sent_bytes, 40_000 + head as u64);
     assert_eq!((records[0].body_sent_bytes, records[0].body_bytes), (40_000, 100_000));
     assert_eq!(rig.count(Counter::RepliesCut), 1);
 }
@@ -297,21 +293,21 @@ fn a_file_that_shrinks_ends_the_connection() {
 #[test]
 fn a_file_that_shrank_before_it_is_read_is_looked_for_again() {
     let rig = Rig::new(Site::default());
-    let known = rig.put("shrinks.txt", &[7; 100]);
-    rig.ask("HEAD /shrinks.txt HTTP/1.1\r\nHost: a\r\n\r\n");
-    known.truncate(60);
-    rig.put("shrinks.txt", &[8; 60]);
-    let request = b"GET /shrinks.txt HTTP/1.1\r\nHost: a\r\n\r\n";
-    let mut client = rig.connect_with(&[&request[..], TEN, request].concat());
+    let shrink = |name: &str| {
+        let known = rig.put(name, &[7; 100]);
+        rig.ask(&get(&format!("/{name}")).replace("GET", "HEAD"));
+        known.truncate(60);
+        rig.put(name, &[8; 60]);
+    };
+    shrink("shrinks.txt");
+    let request = get("/shrinks.txt").into_bytes();
+    let mut client = rig.connect_with(&[&request[..], TEN, &request].concat());
     let lens = client.responses(&[]).iter().map(|one| one.body.len()).collect::<Vec<_>>();
     assert_eq!((client.statuses(), lens), (vec![200; 3], vec![60, 10, 60]));
     assert_eq!((rig.count(Counter::ClosedTruncated), rig.count(Counter::RepliesCut)), (0, 0));
     // On a persistent connection, it may happen to another request, too.
-    let known = rig.put("other.txt", &[7; 100]);
-    rig.ask("HEAD /other.txt HTTP/1.1\r\nHost: a\r\n\r\n");
-    known.truncate(60);
-    rig.put("other.txt", &[8; 60]);
-    client.feed(b"GET /other.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    shrink("other.txt");
+    client.feed(get("/other.txt").as_bytes());
     assert_eq!(client.statuses(), [200; 4]);
 }
 
@@ -319,99 +315,82 @@ fn a_file_that_shrank_before_it_is_read_is_looked_for_again() {
 fn a_file_that_goes_on_shrinking_is_not_answered() {
     let rig = Rig::new(Site::default());
     rig.put("shrinks.txt", &[7; 100]).truncate(99);
-    let client = rig.connect_with(b"GET /shrinks.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    let client = rig.connect_with(get("/shrinks.txt").as_bytes());
     ends(&client, CloseReason::Truncated);
     assert!(client.output.is_empty());
     assert_eq!(rig.opens.get(), 3, "it was looked for three times");
     // Nor remembered.
     rig.put("shrinks.txt", b"new");
-    let request = "GET /shrinks.txt HTTP/1.1\r\nHost: a\r\n\r\n";
-    check(&rig, request, &Expected { status: 200, fields: &[], body: Some(b"new") });
+    let new = Expected { status: 200, fields: &[], body: Some(b"new") };
+    check(&rig, &get("/shrinks.txt"), &new);
 }
 
+/// A rig in which an idle connection has this time to drain.
+fn draining(drain_idle_ms: u64) -> Rig {
+    let deadlines = Deadlines { drain_idle_ms, ..Deadlines::default() };
+    Rig::new(Site { deadlines, ..Site::default() })
+}
+
+/// A request that was on its way is answered, and so is one that was in its head. The response is
+/// marked as the last.
+#[test]
+fn a_draining_connection_answers_what_comes() {
+    let [start, rest]: [&[u8]; 2] = [b"GET /ten.txt HTTP/1.1\r\n", b"Host: a\r\n\r\n"];
+    for (drain_idle_ms, before, after) in [(250, TEN, TEN), (250, start, rest), (0, b"", TEN)] {
+        let rig = draining(drain_idle_ms);
+        let mut client = rig.connect();
+        if !before.is_empty() {
+            client.feed(before);
+        }
+        client.drain();
+        client.feed(after);
+        let last = client.responses(&[]).pop().expect("a response");
+        assert_eq!(last.field("connection").as_deref(), Some("close"));
+        client.end();
+        ends(&client, CloseReason::Drained);
+    }
+}
+
+/// If nothing comes, it closes when the time is up, and not before. A new connection is about to
+/// send its first request, and has four times as long.
 #[test]
 fn draining_an_idle_connection() {
-    // A request that was on its way is answered, and the response marked as the last.
-    let rig = Rig::new(Site::default());
-    let mut client = rig.connect_with(TEN);
-    client.drain();
-    client.feed(TEN);
-    let last = client.responses(&[]).pop().expect("a second response");
-    assert_eq!(last.field("connection").as_deref(), Some("close"));
-    client.end();
-    ends(&client, CloseReason::Drained);
-    // Nothing comes: it closes when the time is up, and not before.
-    let rig = Rig::new(Site::default());
-    let mut client = rig.connect_with(TEN);
-    client.drain();
-    assert!(!client.expire(200, 0));
-    assert!(client.expire(100, 0));
-    ends(&client, CloseReason::Drained);
-    // A new one is about to send its first request, and has four times as long.
-    let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.drain();
-    assert!(!client.expire(900, 0));
-    assert!(client.expire(200, 0));
-    ends(&client, CloseReason::Drained);
-    // No time: at once, but not before what has come is answered.
-    let deadlines = Deadlines { drain_idle_ms: 0, ..Deadlines::default() };
-    let rig = Rig::new(Site { deadlines, ..Site::default() });
+    for (drain_idle_ms, is_new, early, late) in [(250, false, 200, 100), (250, true, 900, 200)] {
+        let rig = draining(drain_idle_ms);
+        let mut client = if is_new { rig.connect() } else { rig.connect_with(TEN) };
+        client.drain();
+        assert!(!client.expire(early, 0));
+        assert!(client.expire(late, 0));
+        ends(&client, CloseReason::Drained);
+    }
+    let rig = draining(0);
     let mut client = rig.connect();
     client.drain();
     assert!(client.expire(0, 0));
     ends(&client, CloseReason::Drained);
-    let deadlines = Deadlines { drain_idle_ms: 0, ..Deadlines::default() };
-    let rig = Rig::new(Site { deadlines, ..Site::default() });
-    let mut client = rig.connect();
-    client.drain();
-    client.feed(TEN);
-    assert_eq!(client.responses(&[])[0].field("connection").as_deref(), Some("close"));
-    client.end();
-    ends(&client, CloseReason::Drained);
 }
 
+/// A response in progress had promised more: the next request is answered, and is the last.
 #[test]
 fn draining_a_busy_connection() {
-    // In a response that promised more: the next request is answered, and is the last.
     let rig = Rig::new(Site::default());
-    let mut client = rig.connect();
-    client.room = 1_000;
-    client.feed(&[BIG, TEN].concat());
+    let mut client = rig.connect_full(1_000, &[BIG, TEN].concat());
     client.drain();
-    client.room = u64::MAX;
-    client.run();
+    client.release();
     assert_eq!(client.statuses(), [200, 200]);
     assert!(client.shut);
-    client.end();
-    ends(&client, CloseReason::Drained);
-    // In a head: it is answered, and the response marked as the last.
-    let rig = Rig::new(Site::default());
-    let mut client = rig.connect_with(b"GET /ten.txt HTTP/1.1\r\n");
-    client.drain();
-    client.feed(b"Host: a\r\n\r\n");
-    assert_eq!(client.responses(&[])[0].field("connection").as_deref(), Some("close"));
     client.end();
     ends(&client, CloseReason::Drained);
 }
 
 #[test]
 fn the_log_is_told() {
-    let rig = Rig::new(Site::default());
-    rig.log.on.set(true);
-    let mut client = rig.connect();
+    let rig = logged(Site::default());
     let request = "GET /ten.txt?q HTTP/1.1\r\nHost: a\r\nUser-Agent: me\r\n\r\n";
-    client.feed(format!("{request}{request}HEAD / HTTP/1.0\r\n\r\n").as_bytes());
-    assert!(
-        client
-            .rig
-            .log
-            .records
-            .borrow()
-            .iter()
-            .all(|records| records.outcome == ReplyOutcome::Complete)
-    );
+    let requests = format!("{request}{request}HEAD / HTTP/1.0\r\n\r\n");
+    let client = rig.connect_with(requests.as_bytes());
     let records = rig.log.records.borrow().clone();
+    assert!(records.iter().all(|record| record.outcome == ReplyOutcome::Complete));
     assert_eq!(records.len(), 3);
     assert_eq!(records[0].line, "GET /ten.txt?q HTTP/1.1");
     assert_eq!((records[0].status, records[0].body_bytes, records[0].keep_alive), (200, 10, true));
@@ -431,8 +410,7 @@ fn the_log_is_told() {
 fn the_log_is_told_why() {
     let limits =
         Limits { head_bytes_max: 400, target_bytes_max: 100, fields_max: 5, ..Limits::default() };
-    let rig = Rig::new(Site { limits, ..Site::default() });
-    rig.log.on.set(true);
+    let rig = logged(Site { limits, ..Site::default() });
     let request = |fields: &str| format!("GET /ten.txt HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let long = "x".repeat(500);
     for (text, status, refused) in [
@@ -481,11 +459,8 @@ fn the_log_is_told_why() {
 fn what_the_server_ends_is_told_as_cut_short() {
     for reason in [CloseReason::Drained, CloseReason::Failed, CloseReason::Refused] {
         // In a response.
-        let rig = Rig::new(Site::default());
-        rig.log.on.set(true);
-        let mut client = rig.connect();
-        client.room = 1_000;
-        client.feed(BIG);
+        let rig = logged(Site::default());
+        let mut client = rig.connect_full(1_000, BIG);
         client.cut(reason);
         ends(&client, reason);
         let head = client.output.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
@@ -493,10 +468,8 @@ fn what_the_server_ends_is_told_as_cut_short() {
         assert_eq!(records.len(), 1);
         assert_eq!((records[0].outcome, records[0].status), (ReplyOutcome::Cut, 200));
         assert_eq!((records[0].sent_bytes, records[0].body_bytes), (1_000, 200 << 10));
-        assert_eq!(
-            (records[0].body_sent_bytes, records[0].keep_alive),
-            (1_000 - head as u64, false)
-        );
+        assert_eq!(records[0].body_sent_bytes, 1_000 - head as u64);
+        assert!(!records[0].keep_alive);
         assert_eq!(rig.count(Counter::RepliesCut), 1);
         // It has said why it ends, and does so once.
         client.cut(CloseReason::Drained);
@@ -504,22 +477,16 @@ fn what_the_server_ends_is_told_as_cut_short() {
         assert_eq!(rig.log.records.borrow().len(), 1);
 
         // While the disk is asked: there is no response yet.
-        let rig = Rig::new(Site::default());
-        rig.log.on.set(true);
-        let mut client = rig.connect();
-        client.hold_opens = true;
-        client.feed(TEN);
+        let rig = logged(Site::default());
+        let mut client = rig.connect_held(OpKind::Open, TEN);
         client.cut(reason);
         ends(&client, reason);
         let records = rig.log.records.borrow().clone();
-        assert_eq!(
-            (records[0].outcome, records[0].status, records[0].sent_bytes),
-            (ReplyOutcome::Cut, 0, 0)
-        );
+        assert_eq!((records[0].outcome, records[0].status), (ReplyOutcome::Cut, 0));
+        assert_eq!(records[0].sent_bytes, 0);
 
         // Between requests: there is nothing to tell.
-        let rig = Rig::new(Site::default());
-        rig.log.on.set(true);
+        let rig = logged(Site::default());
         let mut client = rig.connect();
         client.cut(reason);
         ends(&client, reason);
@@ -565,9 +532,7 @@ fn expiry_leaves_a_half_close_alone_and_the_disk_its_time() {
 fn the_time_of_the_disk_is_not_the_peers() {
     let deadlines = Deadlines { send_window_ms: 1_000, send_rate_min: 100, ..Deadlines::default() };
     let rig = Rig::new(Site { deadlines, ..Site::default() });
-    let mut client = rig.connect();
-    client.room = 50_000;
-    client.feed(BIG);
+    let mut client = rig.connect_full(50_000, BIG);
     assert_eq!(client.waits_for(), Some(OpKind::Send));
     assert!(!client.expire(1_000, 49_900), "it takes just enough");
     rig.pass(999);
@@ -580,9 +545,7 @@ fn the_time_of_the_disk_is_not_the_peers() {
     assert!(client.expire(1, 49_900), "its own time is over");
     ends(&client, CloseReason::SendDeadline);
     // A driver that performs disk operations itself is held up with all its peers.
-    let mut client = rig.connect();
-    client.room = 50_000;
-    client.feed(BIG);
+    let mut client = rig.connect_full(50_000, BIG);
     client.conn.held_up(5_000);
     assert!(!client.expire(5_999, 50_000));
     assert!(client.expire(1, 50_000));
@@ -592,15 +555,14 @@ fn the_time_of_the_disk_is_not_the_peers() {
 #[test]
 fn a_disk_that_does_not_answer_is_not_waited_for() {
     let caching = CachingRules { body_bytes_max: 8 << 10, ..CachingRules::default() };
-    let rig = || Rig::new(Site { caching: caching.clone(), ..Site::default() });
-    for (method, of, body) in [("GET", 0, true), ("HEAD", 0, false), ("GET", 1, true)] {
-        let rig = rig();
-        rig.log.on.set(true);
-        let mut client = rig.connect();
-        (client.hold_opens, client.hold_reads) = (of == 0, of == 1);
+    let site = || Site { caching: caching.clone(), ..Site::default() };
+    for (method, of, body) in
+        [("GET", OpKind::Open, true), ("HEAD", OpKind::Open, false), ("GET", OpKind::Read, true)]
+    {
+        let rig = logged(site());
         let request = format!("{method} /small.bin HTTP/1.1\r\nHost: a\r\n\r\nGET /");
-        client.feed(request.as_bytes());
-        assert_eq!(client.waits_for(), Some([OpKind::Open, OpKind::Read][of]));
+        let mut client = rig.connect_held(of, request.as_bytes());
+        assert_eq!(client.waits_for(), Some(of));
         assert!(!client.expire(29_999, 0));
         assert!(client.expire(1, 0), "it is abandoned");
         let text = String::from_utf8_lossy(&client.output).into_owned();
@@ -611,10 +573,8 @@ fn a_disk_that_does_not_answer_is_not_waited_for() {
         assert_eq!((rig.count(Counter::Requests), rig.count(Counter::Replies)), (1, 1));
         assert_eq!(rig.log.records.borrow()[0].status, 503);
     }
-    let rig = rig();
-    let mut client = rig.connect();
-    client.room = 1_000;
-    client.feed(BIG);
+    let rig = Rig::new(site());
+    let mut client = rig.connect_full(1_000, BIG);
     client.conn.wait_for_disk(rig.now(), &rig.cx());
     assert!(client.expire(30_000, 0));
     ends(&client, CloseReason::DiskDeadline);
@@ -626,16 +586,13 @@ fn a_disk_that_does_not_answer_is_not_waited_for() {
 fn the_disk_has_less_time_for_a_peer_that_sends_no_more() {
     for answers in [true, false] {
         let rig = Rig::new(Site::default());
-        let mut client = rig.connect();
-        client.hold_opens = true;
-        client.feed(b"GET /ten.txt HTTP/1.0\r\n\r\n");
+        let mut client = rig.connect_held(OpKind::Open, b"GET /ten.txt HTTP/1.0\r\n\r\n");
         client.conn.peer_ended(rig.now(), &rig.cx());
         assert!(!client.expire(400, 0));
         client.conn.peer_ended(rig.now(), &rig.cx());
         assert!(!client.expire(99, 0), "that it is said again changes nothing");
         if answers {
-            client.hold_opens = false;
-            client.run();
+            client.release();
             assert_eq!(client.statuses(), [200]);
         } else {
             assert!(client.expire(1, 0));
@@ -656,8 +613,7 @@ fn the_next_request_is_turned_away() {
         ("GET", "1.1", "Expect: nonsense\r\n", true),
     ];
     for (method, version, fields, has_body) in rows {
-        let rig = Rig::new(Site::default());
-        rig.log.on.set(true);
+        let rig = logged(Site::default());
         let mut client = rig.connect_with(TEN);
         client.feed(format!("{method} /ten.txt HT").as_bytes());
         let lookups = rig.count(Counter::CacheLookups);
@@ -695,11 +651,9 @@ fn the_next_request_is_turned_away() {
 fn a_request_that_waits_for_the_disk_is_turned_away() {
     let caching = CachingRules { body_bytes_max: 8 << 10, ..CachingRules::default() };
     for (method, of) in [("GET", OpKind::Open), ("HEAD", OpKind::Open), ("GET", OpKind::Read)] {
-        let rig = Rig::new(Site { caching: caching.clone(), ..Site::default() });
-        rig.log.on.set(true);
-        let mut client = rig.connect();
-        (client.hold_opens, client.hold_reads) = (of == OpKind::Open, of == OpKind::Read);
-        client.feed(format!("{method} /small.bin HTTP/1.1\r\nHost: a\r\n\r\nGET /").as_bytes());
+        let rig = logged(Site { caching: caching.clone(), ..Site::default() });
+        let request = format!("{method} /small.bin HTTP/1.1\r\nHost: a\r\n\r\nGET /");
+        let mut client = rig.connect_held(of, request.as_bytes());
         assert_eq!(client.waits_for(), Some(of));
         assert!(client.turn_away(), "what was out is given up");
         let heads: &[usize] = if method == "HEAD" { &[0] } else { &[] };
@@ -717,12 +671,9 @@ fn a_request_that_waits_for_the_disk_is_turned_away() {
     assert_eq!(held.waits_for(), Some(OpKind::Recv), "it is to be tried again");
     assert!(held.turn_away());
     assert_eq!(held.statuses(), [503]);
-    let mut answered = rig.connect();
-    answered.room = 1_000;
-    answered.feed(BIG);
+    let mut answered = rig.connect_full(1_000, BIG);
     assert!(!answered.turn_away());
-    answered.room = u64::MAX;
-    answered.run();
+    answered.release();
     answered.feed(BIG);
     assert_eq!(answered.statuses(), [200, 200]);
 }

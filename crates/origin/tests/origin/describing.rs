@@ -1,13 +1,9 @@
 //! The fields that describe a file, and those that are left out; heads that are refused.
-use crate::rig::{Expected, FakeFile, Rig, check};
+use crate::rig::{Expected, FakeFile, Rig, check, get, get_with};
 use regatta_http::pattern::Pattern;
 use regatta_metrics::Counter;
 use regatta_op::Now;
 use regatta_origin::{ContentRules, HeaderLine, Limits, Links, Peer, Site};
-
-fn get(path: &str, fields: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
-}
 
 /// A file that is found as an index, or without its suffix, has the fields of that path as well.
 #[test]
@@ -41,7 +37,7 @@ fn a_file_has_the_fields_of_all_its_paths() {
             ("x-file", guide),
             ("x-all", "yes"),
         ];
-        check(&rig, &get(path, ""), &Expected { status: 200, fields: &fields, body: None });
+        check(&rig, &get(path), &Expected { status: 200, fields: &fields, body: None });
     }
 }
 
@@ -59,8 +55,8 @@ fn only_the_very_date_of_a_file_finds_it_unchanged() {
         ("/zip.css", "", "Tue, 01 Jan 1980 00:00:00 GMT", 200),
     ] {
         let plain = Expected { status: 200, fields: &[("last-modified", modified)], body: None };
-        check(&rig, &get(path, ""), &plain);
-        let request = get(path, &format!("If-Modified-Since: {since}\r\n"));
+        check(&rig, &get(path), &plain);
+        let request = get_with(path, &format!("If-Modified-Since: {since}\r\n"));
         check(&rig, &request, &Expected { status, fields: &[], body: None });
     }
 }
@@ -70,7 +66,7 @@ fn an_empty_sibling_is_not_sent() {
     let rig = Rig::new(Site::default());
     rig.put("app.js.br", b"");
     for (accepted, coding) in [("br", ""), ("br, gzip", "gzip")] {
-        let request = get("/app.js", &format!("Accept-Encoding: {accepted}\r\n"));
+        let request = get_with("/app.js", &format!("Accept-Encoding: {accepted}\r\n"));
         let fields = [("content-encoding", coding)];
         check(&rig, &request, &Expected { status: 200, fields: &fields, body: None });
     }
@@ -84,9 +80,9 @@ fn a_charset_may_be_long() {
     let media_type = format!("text/plain; charset={charset}");
     let fields = [("content-type", media_type.as_str())];
     let whole = Expected { status: 200, fields: &fields, body: Some(b"0123456789") };
-    check(&rig, &get("/ten.txt", ""), &whole);
+    check(&rig, &get("/ten.txt"), &whole);
     let part = Expected { status: 206, fields: &fields, body: Some(b"12") };
-    check(&rig, &get("/ten.txt", "Range: bytes=1-2\r\n"), &part);
+    check(&rig, &get_with("/ten.txt", "Range: bytes=1-2\r\n"), &part);
 }
 
 /// Links by which no client may ask for anything more.
@@ -105,8 +101,8 @@ fn refused_heads_are_charged_to_their_client() {
     let mut rig = Rig::new(Site { limits, ..Site::default() });
     let requests = [
         ("GET  / HTTP/1.1\r\n\r\n".to_owned(), 400),
-        (get("/01234567890", ""), 414),
-        (get("/", &format!("A: {}\r\n", "b".repeat(100))), 431),
+        (get("/01234567890"), 414),
+        (get_with("/", &format!("A: {}\r\n", "b".repeat(100))), 431),
     ];
     for (request, status) in &requests {
         check(&rig, request, &Expected { status: *status, fields: &[], body: None });

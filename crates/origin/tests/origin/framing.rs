@@ -4,6 +4,7 @@ use regatta_metrics::Counter;
 use regatta_op::{CloseReason, OpKind};
 use regatta_origin::{Http2Rules, Limits, Site};
 
+const TEN: &str = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 const PIPELINE: &str = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n\
     HEAD /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n\
     GET /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello\
@@ -68,6 +69,8 @@ fn a_hit_is_one_receive_and_one_send() {
 
 #[test]
 fn what_is_malformed_is_refused_and_ends_the_connection() {
+    let two_framings =
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
     let rows: &[(&str, u16)] = &[
         ("GET / HTTP/1.1\nHost: a\n\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", 400),
@@ -81,10 +84,7 @@ fn what_is_malformed_is_refused_and_ends_the_connection() {
         ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\n", 400),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-            400,
-        ),
+        (two_framings, 400),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 400),
         ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
         ("GET /\r\n\r\n", 400),
@@ -107,11 +107,10 @@ fn what_is_malformed_is_refused_and_ends_the_connection() {
         let fields = [("connection", "close"), ("x-content-type-options", "nosniff")];
         check(&rig, request, &Expected { status: *status, fields: &fields, body: None });
         // Later bytes are not parsed, and the response is not destroyed by a reset.
-        let mut client = rig
-            .connect_with(format!("{request}GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        let mut client = rig.connect_with(format!("{request}{TEN}").as_bytes());
         assert_eq!(client.statuses(), [*status], "{request}");
         assert!(client.shut);
-        client.feed(b"GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.feed(TEN.as_bytes());
         client.end();
         assert_eq!(client.statuses().len(), 1, "{request}");
         assert_eq!(client.closed, Some(CloseReason::BadRequest));
@@ -128,8 +127,7 @@ fn a_tunnel_is_refused_and_what_goes_into_it_is_not_looked_at() {
         let request = format!("{head}{fields}\r\n");
         let fields = [("connection", "close"), ("allow", "GET, HEAD, OPTIONS")];
         check(&rig, &request, &Expected { status: 405, fields: &fields, body: None });
-        let mut client = rig
-            .connect_with(format!("{request}GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        let mut client = rig.connect_with(format!("{request}{TEN}").as_bytes());
         assert_eq!(client.statuses(), [405], "{request}");
         assert!(client.shut);
         client.feed(b"\x16\x03\x01");
@@ -257,10 +255,8 @@ fn expect_100_continue_gets_the_final_status() {
 fn a_pipeline_that_never_ends_takes_no_more_memory() {
     let rig = Rig::new(Site::default());
     let mut client = rig.connect();
-    let request = b"GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
-    let stream: Vec<u8> = request.iter().copied().cycle().take(request.len() * 3000).collect();
     // Pieces that always end inside a head.
-    for piece in stream.chunks(request.len() * 3 - 1) {
+    for piece in TEN.repeat(3000).as_bytes().chunks(TEN.len() * 3 - 1) {
         client.feed(piece);
         client.output.clear();
         assert!(size_of_val(&client.conn) <= 144);

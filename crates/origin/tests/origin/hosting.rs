@@ -1,26 +1,17 @@
 //! Several hosts: each has its own files, rules and pages, whatever a connection asked for before.
-use crate::rig::{Expected, Rig, check};
-use regatta_http::{Status, pattern::Pattern};
+use crate::rig::{ABC, Expected, Rig, add_auth, add_headers, add_redirect, check};
+use regatta_http::Status;
 use regatta_op::OpKind;
-use regatta_origin::{
-    AuthRule, ContentRules, ErrorPage, HeaderLine, ListenerClass, Redirect, Rules, Site, explain,
-};
+use regatta_origin::{ContentRules, ErrorPage, Rules, Site};
 
-/// SHA-256 of `abc`.
-const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 const ANN: &str = "Authorization: Basic YW5uOmFiYw==\r\n";
 
 /// A site of its own, in which everything says so.
 fn own(name: &str, user: &str) -> (Vec<String>, Site) {
     let mut rules = Rules::default();
-    let all = Pattern::parse("/*").unwrap();
-    let line = HeaderLine::parse(&format!("X-Host: {name}")).unwrap();
-    rules.add_headers(&all, vec![line], "r.toml:1").unwrap();
-    let moved = Pattern::parse("/moved").unwrap();
-    let redirect = Redirect::new(&moved, &format!("/to-{name}"), 301, false, "r.toml:2").unwrap();
-    rules.add_redirect(&moved, redirect).unwrap();
-    let rule = AuthRule::new(name, &[format!("{user}:{ABC}")], "r.toml:3").unwrap();
-    rules.add_auth(&Pattern::parse("/docs/*").unwrap(), rule).unwrap();
+    add_headers(&mut rules, "/*", &[&format!("X-Host: {name}")], "r.toml:1");
+    add_redirect(&mut rules, ["/moved", &format!("/to-{name}")], 301, false, "r.toml:2");
+    add_auth(&mut rules, ["/docs/*", name], &format!("{user}:{ABC}"), "r.toml:3");
     let content = ContentRules { charset: name.into(), ..ContentRules::default() };
     let mut site = Site { content, rules: rules.into(), ..Site::default() };
     let pages = [Status::UNAUTHORIZED, Status::SERVICE_UNAVAILABLE, Status::CONTENT_TOO_LARGE];
@@ -62,11 +53,8 @@ fn hosts_never_mix() {
                 format!("text/html; charset={}", if name.is_empty() { "utf-8" } else { name });
             let fields = [("x-host", name), ("content-type", &*charset)];
             for path in ["/", "/index.html"] {
-                check(
-                    &rig,
-                    &get(path, host),
-                    &Expected { status: 200, fields: &fields, body: Some(body) },
-                );
+                let expected = Expected { status: 200, fields: &fields, body: Some(body) };
+                check(&rig, &get(path, host), &expected);
             }
         }
         let lost =
@@ -100,14 +88,12 @@ fn the_target_names_the_host() {
 #[test]
 fn a_request_that_waits_stays_with_its_host() {
     let rig = rig();
-    let mut client = rig.connect();
-    client.hold_opens = true;
     let hosts = ["one.example", "a", "two.example", "one.example", "two.example"];
     let requests: String = hosts.iter().map(|host| get("/docs/", host)).collect();
-    client.feed(requests.replace("Accept:", &format!("{ANN}Accept:")).as_bytes());
+    let requests = requests.replace("Accept:", &format!("{ANN}Accept:"));
+    let mut client = rig.connect_held(OpKind::Open, requests.as_bytes());
     assert_eq!(client.waits_for(), Some(OpKind::Open));
-    client.hold_opens = false;
-    client.run();
+    client.release();
     let responses = client.responses(&[]);
     let bodies: Vec<_> =
         responses.iter().map(|response| String::from_utf8_lossy(&response.body)).collect();
@@ -121,15 +107,12 @@ fn a_request_that_waits_stays_with_its_host() {
 fn errors_have_the_pages_of_their_host() {
     let rig = rig();
     for (host, page) in [("one.example", "one"), ("two.example", "two")] {
-        let mut client = rig.connect();
-        client.hold_opens = true;
-        client.feed(get("/slow.html", host).as_bytes());
+        let mut client = rig.connect_held(OpKind::Open, get("/slow.html", host).as_bytes());
         assert!(client.expire(rig.site.deadlines.disk_ms_max, 0));
         let response = &client.responses(&[])[0];
         assert_eq!((response.status, &*response.body), (503, page.as_bytes()));
-        let mut client = rig.connect();
         let chunked = "Transfer-Encoding: chunked\r\nAccept:";
-        client.feed(get("/", host).replace("Accept:", chunked).as_bytes());
+        let mut client = rig.connect_with(get("/", host).replace("Accept:", chunked).as_bytes());
         let len = usize::try_from(rig.site.limits.discard_body_bytes_max + 1).unwrap();
         client.feed(format!("{len:x}\r\n{}", "x".repeat(len)).as_bytes());
         let response = &client.responses(&[])[0];
@@ -145,18 +128,10 @@ fn faults_and_explanations_name_the_host() {
         ("a", "host: the first (server.root): no other has this name"),
     ] {
         let request = get("http://HOST/", "one.example").replace("HOST", host);
-        let explained = explain(
-            request.as_bytes(),
-            ListenerClass::CLEAR,
-            &mut |req| rig.open(req),
-            &rig.site,
-            rig.now(),
-        );
-        let lines: Vec<_> = explained.decisions.iter().map(ToString::to_string).collect();
-        assert!(lines.iter().any(|line| line == expected), "{lines:#?}");
+        rig.decides(&request, expected);
+        let (decisions, head) = rig.explain(&request);
         let look = "look: \"index.html\", an index name (content.index): a file of";
-        assert!(lines.iter().any(|line| line.starts_with(look)), "{lines:#?}");
-        let field = String::from_utf8(explained.head).unwrap();
-        assert_eq!(field.contains("\r\nX-Host: two\r\n"), host == "two.example");
+        assert!(decisions.iter().any(|made| made.starts_with(look)), "{decisions:#?}");
+        assert_eq!(head.contains("\r\nX-Host: two\r\n"), host == "two.example");
     }
 }

@@ -1,12 +1,14 @@
 //! A little driver: connections over an in-memory file system, with every byte in the test's hand.
+use regatta_http::pattern::Pattern;
 use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::{
     CloseReason, Coding, Done, Fault, File, FileId, Modified, Now, Op, OpKind, OpenFault, OpenReq,
     Opened, Outbox, ReadReq, Segment, Tick,
 };
 use regatta_origin::{
-    ClearHttp1, Cx, FileFault, FileOperation, Link, Links, ListenerClass, LocalCache, Log, Peer,
-    Protocol as _, Record, Refusal, ReplyOutcome, Scratch, Site,
+    AuthRule, ClearHttp1, Cx, FileFault, FileOperation, HeaderLine, Link, Links, ListenerClass,
+    LocalCache, Log, Peer, Protocol as _, Record, Redirect, Refusal, ReplyOutcome, Rules, Scratch,
+    Site, explain,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -284,10 +286,82 @@ impl Rig {
         client
     }
 
+    /// [`Rig::connect_with`] while the disk is slow: opens or reads wait.
+    pub(crate) fn connect_held(&self, kind: OpKind, bytes: &[u8]) -> Client<'_> {
+        let mut client = self.connect();
+        (client.hold_opens, client.hold_reads) = (kind == OpKind::Open, kind == OpKind::Read);
+        client.feed(bytes);
+        client
+    }
+
+    /// [`Rig::connect_with`] with a kernel that takes `room` bytes of the answer.
+    pub(crate) fn connect_full(&self, room: u64, bytes: &[u8]) -> Client<'_> {
+        let mut client = self.connect();
+        client.room = room;
+        client.feed(bytes);
+        client
+    }
+
     /// Sends `request` on a connection of its own: all that comes back.
     pub(crate) fn ask(&self, request: &str) -> Vec<u8> {
         self.connect_with(request.as_bytes()).output
     }
+
+    /// [`Rig::ask`] for a request that is not `HEAD`, as a client reads it.
+    pub(crate) fn respond(&self, request: &str) -> Response {
+        Response::parse(&self.ask(request), false).0
+    }
+
+    /// Explains a request in the clear: the decisions, and the head.
+    pub(crate) fn explain(&self, request: &str) -> (Vec<String>, String) {
+        let open = &mut |req: &OpenReq| self.open(req);
+        let clear = ListenerClass::CLEAR;
+        let explained = explain(request.as_bytes(), clear, open, &self.site, self.now());
+        let decisions = explained.decisions.iter().map(ToString::to_string).collect();
+        (decisions, String::from_utf8(explained.head).unwrap())
+    }
+
+    /// Checks that one of the decisions on a request is this.
+    #[track_caller]
+    pub(crate) fn decides(&self, request: &str, expected: &str) {
+        let (decisions, _) = self.explain(request);
+        assert!(decisions.iter().any(|made| made == expected), "{request}: {decisions:#?}");
+    }
+}
+
+/// SHA-256 of `abc`.
+pub(crate) const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+pub(crate) fn add_headers(rules: &mut Rules, path: &str, lines: &[&str], place: &str) {
+    let lines = lines.iter().map(|line| HeaderLine::parse(line).unwrap()).collect();
+    rules.add_headers(&Pattern::parse(path).unwrap(), lines, place).unwrap();
+}
+
+pub(crate) fn add_redirect(
+    rules: &mut Rules,
+    [from, to]: [&str; 2],
+    status: u16,
+    force: bool,
+    place: &str,
+) {
+    let pattern = Pattern::parse(from).unwrap();
+    let redirect = Redirect::new(&pattern, to, status, force, place).unwrap();
+    rules.add_redirect(&pattern, redirect).unwrap();
+}
+
+/// Adds a rule for a user, given as `name:hash`.
+pub(crate) fn add_auth(rules: &mut Rules, [path, realm]: [&str; 2], user: &str, place: &str) {
+    let rule = AuthRule::new(realm, &[user.to_owned()], place).unwrap();
+    rules.add_auth(&Pattern::parse(path).unwrap(), rule).unwrap();
+}
+
+/// A request with these field lines.
+pub(crate) fn get_with(path: &str, fields: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
+}
+
+pub(crate) fn get(path: &str) -> String {
+    get_with(path, "")
 }
 
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
@@ -348,40 +422,36 @@ impl Client<'_> {
                     None => return,
                 },
             };
+            let waits = match op {
+                Op::Recv => true,
+                Op::Send(_) => self.room == 0,
+                Op::Open(..) => self.hold_opens,
+                Op::Read(..) => self.hold_reads,
+                Op::Stat(..) | Op::Shut | Op::Close(_) => false,
+            };
+            if waits {
+                self.parked = Some(op);
+                return;
+            }
+            self.shut |= matches!(op, Op::Shut);
             match op {
-                Op::Recv => {
-                    self.parked = Some(op);
-                    return;
-                }
-                Op::Send(outbox) if self.room == 0 => {
-                    self.parked = Some(Op::Send(outbox));
-                    return;
-                }
                 Op::Send(outbox) => self.send(outbox),
-                Op::Open(..) if self.hold_opens => {
-                    self.parked = Some(op);
-                    return;
-                }
-                Op::Open(ticket, req) => {
-                    let found = self.rig.open(&req);
-                    self.done(Done::Open(ticket, found));
-                }
-                Op::Read(..) if self.hold_reads => {
-                    self.parked = Some(op);
-                    return;
-                }
-                Op::Read(ticket, req) => self.done(Done::Read(ticket, read(req), Ok(()))),
-                Op::Stat(ticket, file) => self.done(Done::Stat(ticket, Ok(file.stat()))),
-                Op::Shut => {
-                    self.shut = true;
-                    self.done(Done::Shut);
-                }
                 Op::Close(reason) => {
                     self.closed = Some(reason);
                     return;
                 }
+                other => {
+                    let done = self.rig.perform(other).expect("it needs no peer");
+                    self.done(done);
+                }
             }
         }
+    }
+
+    /// The disk answers, and the kernel takes everything.
+    pub(crate) fn release(&mut self) {
+        (self.hold_opens, self.hold_reads, self.room) = (false, false, u64::MAX);
+        self.run();
     }
 
     /// Sends at most what the kernel takes, as one call would: memory, or one file range.

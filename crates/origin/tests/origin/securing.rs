@@ -1,7 +1,7 @@
 //! Connections in the clear where others are encrypted: redirects, and the order to use TLS alone.
-use crate::rig::Rig;
-use regatta_http::{Status, pattern::Pattern};
-use regatta_origin::{ErrorPage, HeaderLine, ListenerClass, Rules, Site, TransportRules, explain};
+use crate::rig::{Rig, add_headers};
+use regatta_http::Status;
+use regatta_origin::{ErrorPage, ListenerClass, Rules, Site, TransportRules, explain};
 
 /// Class of a listener with TLS. The rig has no seal, which these rules do not look for.
 const TLS: ListenerClass = ListenerClass(1);
@@ -24,6 +24,7 @@ fn ask(rig: &Rig, request: &str) -> String {
 #[test]
 fn requests_in_the_clear_are_redirected_to_tls() {
     let (rig, other_port) = (rig(Some(443), 0), rig(Some(8443), 0));
+    let up = "https://h/.well-known/acme-challenge/../../a";
     for (line, host, location) in [
         ("GET /a?b=c", "h.example", "https://h.example/a?b=c"),
         ("GET /", "h.example:8080", "https://h.example/"),
@@ -35,16 +36,8 @@ fn requests_in_the_clear_are_redirected_to_tls() {
         ("GET http://other.example:80/x", "h.example", "https://other.example/x"),
         ("GET http://other.example", "h.example", "https://other.example/"),
         ("GET http://other.example?q", "h.example", "https://other.example/?q"),
-        (
-            "GET /.well-known/acme-challenge",
-            "h.example",
-            "https://h.example/.well-known/acme-challenge",
-        ),
-        (
-            "GET /.well-known/acme-challenge/../../a",
-            "h.example",
-            "https://h.example/.well-known/acme-challenge/../../a",
-        ),
+        ("GET /.well-known/acme-challenge", "h", "https://h/.well-known/acme-challenge"),
+        ("GET /.well-known/acme-challenge/../../a", "h", up),
     ] {
         let request = format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         let answer = ask(&rig, &request);
@@ -61,24 +54,21 @@ fn requests_in_the_clear_are_redirected_to_tls() {
 #[test]
 fn what_is_not_redirected_is_answered() {
     let rig = rig(Some(443), 300);
-    for (request, status, part) in [
-        ("GET /.well-known/acme-challenge/token HTTP/1.1\r\nHost: h\r\n\r\n", "200", "proof"),
-        (
-            "GET /x/..//.well-known/./acme-challenge/token HTTP/1.1\r\nHost: h\r\n\r\n",
-            "200",
-            "proof",
-        ),
-        ("GET /.well-known/acme-challenge/none HTTP/1.1\r\nHost: h\r\n\r\n", "404", "lost"),
-        ("OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", "204", "Allow: "),
-        ("GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n", "400", "own"),
-        ("GET / HTTP/1.1\r\n\r\n", "400", "own"),
-        ("GET / HTTP/1.1\r\nHost:\r\n\r\n", "400", "own"),
-        ("GET / HTTP/1.0\r\n\r\n", "400", "own"),
-        ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", "308", "Location: https://h/"),
+    for (head, status, part) in [
+        ("GET /.well-known/acme-challenge/token HTTP/1.1\r\nHost: h\r\n", "200", "proof"),
+        ("GET /x/..//.well-known/./acme-challenge/token HTTP/1.1\r\nHost: h\r\n", "200", "proof"),
+        ("GET /.well-known/acme-challenge/none HTTP/1.1\r\nHost: h\r\n", "404", "lost"),
+        ("OPTIONS * HTTP/1.1\r\nHost: h\r\n", "204", "Allow: "),
+        ("GET /%zz HTTP/1.1\r\nHost: h\r\n", "400", "own"),
+        ("GET / HTTP/1.1\r\n", "400", "own"),
+        ("GET / HTTP/1.1\r\nHost:\r\n", "400", "own"),
+        ("GET / HTTP/1.0\r\n", "400", "own"),
+        ("GET / HTTP/1.1\r\nHost: h\r\n", "308", "Location: https://h/"),
     ] {
+        let request = format!("{head}\r\n");
         // From the disk, and from memory.
         for _ in 0..3 {
-            let answer = ask(&rig, request);
+            let answer = ask(&rig, &request);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer}");
             assert!(answer.contains(part), "{request}: {answer}");
             assert!(!answer.contains("Strict-Transport-Security"), "{request}: {answer}");
@@ -122,8 +112,8 @@ fn responses_over_tls_have_the_order_once() {
 #[test]
 fn a_rule_of_the_owner_has_precedence() {
     let mut rules = Rules::default();
-    let line = HeaderLine::parse("strict-transport-security: max-age=1; preload").unwrap();
-    rules.add_headers(&Pattern::parse("/ten.txt").unwrap(), vec![line], "r.toml:1").unwrap();
+    let line = "strict-transport-security: max-age=1; preload";
+    add_headers(&mut rules, "/ten.txt", &[line], "r.toml:1");
     let transport = Some(TransportRules { redirect: None, hsts_s: 300 });
     let rig = Rig::new(Site { transport, rules: rules.into(), ..Site::default() });
     rig.class.set(TLS);
@@ -145,18 +135,11 @@ fn explanations_know_the_listener() {
         assert!(sent.starts_with(&head), "{sent}\n{head}");
         explained.decisions.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
+    let (clear, token) = (ListenerClass::CLEAR, "/.well-known/acme-challenge/token");
     for (path, class, decision) in [
-        ("/ten.txt", ListenerClass::CLEAR, "redirect: to TLS (tls.redirect)"),
-        (
-            "/ten.txt",
-            ListenerClass::CLEAR,
-            "answer: 308 Permanent Redirect: https://h:8443/ten.txt",
-        ),
-        (
-            "/.well-known/acme-challenge/token",
-            ListenerClass::CLEAR,
-            "redirect: none for this request (tls.redirect)",
-        ),
+        ("/ten.txt", clear, "redirect: to TLS (tls.redirect)"),
+        ("/ten.txt", clear, "answer: 308 Permanent Redirect: https://h:8443/ten.txt"),
+        (token, clear, "redirect: none for this request (tls.redirect)"),
         ("/ten.txt", TLS, "hsts: TLS alone for 300 s (tls.hsts_s)"),
         ("/ten.txt", TLS, "answer: all 10 bytes"),
     ] {
