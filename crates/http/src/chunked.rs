@@ -262,61 +262,33 @@ mod tests {
 
     #[test]
     fn anything_else_is_a_fault() {
+        // Sizes and extensions, each before the end of its line.
+        for line in [
+            "", "x", " 1", "-1", "+1", "0x1", "1 ", "1\t", "1 1", "1g", ";a", "1;", "1;;a", "1;a=",
+            "1;a ", "1;a b", "1;a=b=c", "1;a=b ", "1;a@", "1;=a", "1,",
+        ] {
+            check(&format!("{line}\r\n"), Err(ChunkFault));
+        }
+        for line in ["1;a=\"b\"c", "1;a=b\"c\"", "00000000000000000", "10000000000000000"] {
+            check(&format!("{line}\r\n"), Err(ChunkFault));
+        }
+        // Ends of lines, bytes in extensions, and data.
         for text in [
-            "\r\n",
-            "\n",
-            "x\r\n",
-            " 1\r\n",
-            "-1\r\n",
-            "+1\r\n",
-            "0x1\r\n",
-            "1 \r\n",
-            "1\t\r\n",
-            "1 1\r\n",
-            "1\n",
-            "1\r\r",
-            "1\ra",
-            "1g\r\n",
-            ";a\r\n",
-            "1;\r\n",
-            "1;;a\r\n",
-            "1;a=\r\n",
-            "1;a \r\n",
-            "1;a b\r\n",
-            "1;a=b=c\r\n",
-            "1;a=b \r\n",
-            "1;a@\r\n",
-            "1;=a\r\n",
-            "1;a=\"b\r",
-            "1;a=\"b\"c\r\n",
-            "1;a=b\"c\"\r\n",
-            "1,\r\n",
-            "1;a\n",
-            "1;a\rb",
-            "1;\0",
-            "1;\x7f",
-            "1\r\nab",
+            "\n", "1\n", "1\r\r", "1\ra", "1;a\n", "1;a\rb", "1;\0", "1;\x7f", "1\r\nab",
             "1\r\na\n",
-            "1\r\na\r\r",
-            "1\r\na1",
-            "1\r\na\r\n\r\n",
-            "0\n",
-            "0\r\n\n",
-            "0\r\n\r\r",
-            "0\r\n:",
-            "0\r\n a:",
-            "0\r\na :",
-            "0\r\na\r",
-            "0\r\na:\0",
-            "0\r\na:\n",
-            "0\r\na: b\rc",
-            "0\r\na: b\r\n c",
-            "0\r\na\u{fc}:",
-            "00000000000000000\r\n",
-            "fffffffffffffffff",
-            "10000000000000000\r\n",
         ] {
             check(text, Err(ChunkFault));
+        }
+        for text in ["1;a=\"b\r", "1\r\na\r\r", "1\r\na1", "1\r\na\r\n\r\n", "fffffffffffffffff"] {
+            check(text, Err(ChunkFault));
+        }
+        for text in ["0\n", "0\r\n\n", "0\r\n\r\r"] {
+            check(text, Err(ChunkFault));
+        }
+        for trailer in
+            [":", " a:", "a :", "a\r", "a:\0", "a:\n", "a: b\rc", "a\u{fc}:", "a: b\r\n c"]
+        {
+            check(&format!("0\r\n{trailer}"), Err(ChunkFault));
         }
     }
 

@@ -180,29 +180,12 @@ mod tests {
 
     #[test]
     fn malformed_members_are_ignored() {
-        for value in [
-            "br;q=",
-            "br;q=2",
-            "br;q=1.001",
-            "br;q=0.0001",
-            "br;q=.5",
-            "br;q=-1",
-            "br;q=a",
-            "br;q",
-            "br;",
-            "br;level=1",
-            "br;q=0.5;a=b",
-            "br q=1",
-            "br;q = 1",
-            "\"br\"",
-            "br;q=1.",
-            "b r",
-            "br;q=0,5",
-            ";q=1",
-            "brotli",
-            "b",
-            "br\u{fc}",
-        ] {
+        let short = [
+            "br;q=", "br;q=2", "br;q=.5", "br;q=-1", "br;q=a", "br;q", "br;", "br q=1", "br;q = 1",
+            "\"br\"", "br;q=1.", "b r", "br;q=0,5", ";q=1", "brotli", "b", "br\u{fc}",
+        ];
+        let long = ["br;q=1.001", "br;q=0.0001", "br;level=1", "br;q=0.5;a=b"];
+        for value in short.into_iter().chain(long) {
             // RFC 9110 §12.4.2 allows a point without digits.
             let expected = if value == "br;q=1." { "br" } else { "gzip" };
             check(&alloc::format!("{value}, gzip;q=0.1"), &AVAILABLE, expected);

@@ -141,46 +141,21 @@ fn field_lines() {
     let check_fields = |lines: &str, expected| {
         check(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"), expected)
     };
-    for lines in [
-        "",
-        "A:b\r\n",
-        "A: b\r\n",
-        "A:\t \tb \t\r\n",
-        "A:\r\n",
-        "A: \r\n",
-        "A: b\tc\r\n",
-        "A: \u{fc}\r\n",
-        "A: b:c::\r\n",
-        "!#$%&'*+-.^_`|~9aZ: b\r\n",
-        "A-very-long-name-of-a-field-that-nobody-knows: b\r\n",
-    ] {
-        check_fields(lines, Ok(()));
+    let good = ["A:b", "A: b", "A:", "A: ", "A: b\tc", "A: b:c::", "A:\t \tb \t", "A: \u{fc}"];
+    let names = ["!#$%&'*+-.^_`|~9aZ: b", "A-very-long-name-of-a-field-that-nobody-knows: b"];
+    check_fields("", Ok(()));
+    for line in good.into_iter().chain(names) {
+        check_fields(&format!("{line}\r\n"), Ok(()));
     }
-    for lines in [
-        ": b\r\n",
-        "A : b\r\n",
-        "A\t: b\r\n",
-        " A: b\r\n",
-        "\tA: b\r\n",
-        "A: b\r\n c\r\n",
-        "A: b\r\n\tc\r\n",
-        "A: b\r\n \r\n",
-        "A b\r\n",
-        "A\r\n",
-        "A(: b\r\n",
-        "\u{fc}: b\r\n",
-        "A: b\nc: d\r\n",
-        "A: b\rc: d\r\n",
-        "A: b\r\r\n",
-        "A: b\n\r\n",
-        "A: \0\r\n",
-        "A: b\x0bc\r\n",
-        "A: b\x7f\r\n",
-        "A\0: b\r\n",
-        "A\n: b\r\n",
-        "\n",
-        "\r",
+    for line in [
+        ": b", "A : b", "A\t: b", " A: b", "\tA: b", "A b", "A", "A(: b", "A: b\r", "A: b\n",
+        "A: \0", "A: b\x7f", "A\0: b", "A\n: b",
     ] {
+        check_fields(&format!("{line}\r\n"), Err(FieldLine));
+    }
+    let folded = ["A: b\r\n c\r\n", "A: b\r\n\tc\r\n", "A: b\r\n \r\n", "\u{fc}: b\r\n"];
+    let broken = ["A: b\nc: d\r\n", "A: b\rc: d\r\n", "A: b\x0bc\r\n", "\n", "\r"];
+    for lines in folded.into_iter().chain(broken) {
         check_fields(lines, Err(FieldLine));
     }
 }
@@ -189,46 +164,21 @@ fn field_lines() {
 fn hosts() {
     let check_host =
         |lines: &str, expected| check(&format!("GET / HTTP/1.1\r\n{lines}\r\n"), expected);
-    for lines in [
-        "Host:\r\n",
-        "Host: a\r\n",
-        "hOST: a.b-c_d~!$&'()*+,;=:80\r\n",
-        "Host: 127.0.0.1:8080\r\n",
-        "Host: [::1]:80\r\n",
-        "Host: a%20b\r\n",
-    ] {
-        check_host(lines, Ok(()));
+    for rest in [": a", ": 127.0.0.1:8080", ": [::1]:80", ": a%20b", ":"] {
+        check_host(&format!("Host{rest}\r\n"), Ok(()));
     }
-    for lines in [
-        "",
-        "Hos: a\r\n",
-        "Host: a\r\nHost: a\r\n",
-        "Host: a\r\nhost:\r\n",
-        "Host: a b\r\n",
-        "Host: a/b\r\n",
-        "Host: u@a\r\n",
-        "Host: a:b\r\n",
-        "Host: a:80:80\r\n",
-        "Host: a:65536\r\n",
-        "Host: a:080808\r\n",
-        "Host: http://a\r\n",
-        "Host: a?b\r\n",
-        "Host: a#b\r\n",
-        "Host: a\\b\r\n",
-        "Host: <a>\r\n",
-        "Host: a\tb\r\n",
-        "Host: \u{fc}\r\n",
-        "Host: a%2\r\n",
-        "Host: a%zz\r\n",
-        "Host: [::1\r\n",
-        "Host: ::1\r\n",
-        "Host: [::1]80\r\n",
-        "Host: [::1]:x\r\n",
-        "Host: a[::1]\r\n",
-        "Host: [1.2.3.4]\r\n",
-    ] {
+    check_host("hOST: a.b-c_d~!$&'()*+,;=:80\r\n", Ok(()));
+    for lines in ["", "Hos: a\r\n", "Host: a\r\nHost: a\r\n", "Host: a\r\nhost:\r\n"] {
         check_host(lines, Err(Host));
     }
+    for host in [
+        "a b", "a/b", "u@a", "a:b", "a:80:80", "a:65536", "a:080808", "http://a", "a?b", "a#b",
+        "a\\b", "<a>", "a\tb", "\u{fc}", "a%2", "a%zz", "[::1", "::1", "[::1]80", "[::1]:x",
+        "a[::1]",
+    ] {
+        check_host(&format!("Host: {host}\r\n"), Err(Host));
+    }
+    check_host("Host: [1.2.3.4]\r\n", Err(Host));
     check("GET / HTTP/1.0\r\n\r\n", Ok(()));
     check("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", Err(Host));
     check("GET http://b/ HTTP/1.1\r\n\r\n", Err(Host));
@@ -263,45 +213,17 @@ fn framing() {
 
 #[test]
 fn doubtful_framing_is_refused() {
-    for value in [
-        "",
-        "+1",
-        "-1",
-        "1,1",
-        "1, 1",
-        "1 1",
-        "1;",
-        "0x1",
-        "1.0",
-        "a",
-        "1a",
-        "\u{661}",
-        "1\t1",
-        "18446744073709551616",
-        "99999999999999999999999",
-    ] {
+    let short = ["", "+1", "-1", "1,1", "1, 1", "1 1", "1;", "0x1", "1.0", "a", "1a", "\u{661}"];
+    let others = ["1\t1", "18446744073709551616", "99999999999999999999999"];
+    for value in short.into_iter().chain(others) {
         check_body("1.1", &format!("Content-Length: {value}\r\n"), Err(Framing));
     }
-    for value in [
-        "",
-        "chunked, chunked",
-        "gzip, chunked",
-        "chunked, gzip",
-        "identity",
-        "chunked,",
-        ",chunked",
-        "chunked;q=1",
-        "\"chunked\"",
-        "xchunked",
-        "chunke",
-        "chunkedx",
-        "chun ked",
-        "chunked\t,",
-        "\u{0b}chunked",
-    ] {
-        let expected = if value.starts_with('\u{0b}') { FieldLine } else { Framing };
-        check_body("1.1", &format!("Transfer-Encoding: {value}\r\n"), Err(expected));
+    let several = ["chunked, chunked", "gzip, chunked", "chunked, gzip", "chunked,", ",chunked"];
+    let others = ["", "identity", "\"chunked\"", "xchunked", "chunke", "chunkedx", "chun ked"];
+    for value in several.into_iter().chain(others).chain(["chunked;q=1", "chunked\t,"]) {
+        check_body("1.1", &format!("Transfer-Encoding: {value}\r\n"), Err(Framing));
     }
+    check_body("1.1", "Transfer-Encoding: \u{0b}chunked\r\n", Err(FieldLine));
     for lines in [
         "Content-Length: 1\r\nContent-Length: 1\r\n",
         "Content-Length: 1\r\nContent-Length: 2\r\n",
@@ -452,10 +374,8 @@ fn many_fields() {
         let start = format!("\r\nGET /a {version}\r\nHost: a\r\n{lines}");
         let text = format!("{start}Range: r\r\nIf-Match: b\r\nConnection: close\r\n\r\nGET");
         let head = parse_first(text.as_bytes(), &limits).unwrap().unwrap();
-        assert_eq!(
-            (head.target, head.host, head.range),
-            (&b"/a"[..], Some(&b"a"[..]), Some(&b"r"[..]))
-        );
+        assert_eq!((head.target, head.host), (&b"/a"[..], Some(&b"a"[..])));
+        assert_eq!(head.range, Some(&b"r"[..]));
         assert_eq!((head.head_bytes, head.persistent), (text.len() - 3, false));
         assert!(head.conditions.if_match.is_present());
         assert_eq!(head.fields.iter().count(), 200);
@@ -534,17 +454,14 @@ fn shown(bytes: &[u8]) -> String {
 /// that ends and what its lines are. Ours may refuse a head only for what its lines mean.
 fn compare(text: &[u8]) {
     let (plain, scanned) = (reference::request(text), scan_head(text, 0));
-    let head = match (parse_first(text, &LIMITS), plain) {
+    let (head, plain) = match (parse_first(text, &LIMITS), plain) {
         (Ok(Some(head)), Some(plain)) => (head, plain),
         (Ok(None), None) => return assert_eq!(scanned, Scan::Partial, "{}", text.escape_ascii()),
         (Err(_), None) => return,
         (Err(BadTarget | Host | Framing | HeadFault::TargetTooLong), Some(_)) => return,
-        (Err(HeadTooLarge | TooManyFields), Some(_)) => {
-            return;
-        }
+        (Err(HeadTooLarge | TooManyFields), Some(_)) => return,
         (parsed, plain) => panic!("{} {parsed:?} {plain:?}", text.escape_ascii()),
     };
-    let (head, plain) = head;
     let start = [head.method_text.into(), shown(head.target), head.version.name().into()];
     let fields = head.fields.iter().map(|field| (field.name.into(), shown(field.value)));
     let found = reference::Plain { start, fields: fields.collect(), len: head.head_bytes };

@@ -35,29 +35,33 @@ fn pairs(texts: &[(&str, &str)]) -> Vec<Pair> {
     texts.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
 }
 
-/// A block of an example, and what is expected of it.
-struct Example<'a> {
-    block: &'a str,
-    fields: &'a [(&'a str, &'a str)],
-    table: &'a [(&'a str, &'a str)],
-    table_bytes: usize,
+/// A client and a server that decode the same blocks of examples.
+struct Decoders {
+    client: HpackDecoder,
+    server: HpackDecoder,
 }
 
-/// Decodes examples that follow each other, as a client and as a server.
-#[track_caller]
-fn check(first: &str, examples: &[Example<'_>]) {
-    let mut client = HpackDecoder::for_client(TABLE_BYTES_DEFAULT);
-    let mut server = HpackDecoder::new(TABLE_BYTES_DEFAULT);
-    let mut start = bytes(first);
-    for example in examples {
-        let block = [&*start, &bytes(example.block)].concat();
-        start.clear();
-        assert_eq!(fields(&mut client, &block), Ok(pairs(example.fields)), "{}", example.block);
-        assert_eq!(server.skip(&block), Ok(()));
-        assert_eq!(table(&mut client), pairs(example.table), "{}", example.block);
-        for decoder in [&client, &server] {
-            assert_eq!(decoder.table_bytes(), example.table_bytes, "{}", example.block);
-            assert_eq!(decoder.entries(), example.table.len());
+impl Decoders {
+    fn new() -> Self {
+        let client = HpackDecoder::for_client(TABLE_BYTES_DEFAULT);
+        Self { client, server: HpackDecoder::new(TABLE_BYTES_DEFAULT) }
+    }
+
+    /// Decodes a block: its fields, and the table after it with its size in bytes.
+    #[track_caller]
+    fn check(
+        &mut self,
+        digits: &str,
+        expected: &[(&str, &str)],
+        (entries, table_bytes): (&[(&str, &str)], usize),
+    ) {
+        let block = bytes(digits);
+        assert_eq!(fields(&mut self.client, &block), Ok(pairs(expected)), "{digits}");
+        assert_eq!(self.server.skip(&block), Ok(()));
+        assert_eq!(table(&mut self.client), pairs(entries), "{digits}");
+        for decoder in [&self.client, &self.server] {
+            assert_eq!(decoder.table_bytes(), table_bytes, "{digits}");
+            assert_eq!(decoder.entries(), entries.len());
         }
     }
 }
@@ -93,19 +97,9 @@ fn c_1_integers() {
 #[test]
 fn c_2_representations() {
     let literal = [("custom-key", "custom-header")];
-    check(
-        "",
-        &[Example {
-            block: "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572",
-            fields: &literal,
-            table: &literal,
-            table_bytes: 55,
-        }],
-    );
-    let alone = |block, name, value| {
-        let fields = &[(name, value)];
-        check("", &[Example { block, fields, table: &[], table_bytes: 0 }]);
-    };
+    let block = "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572";
+    Decoders::new().check(block, &literal, (&literal, 55));
+    let alone = |block, name, value| Decoders::new().check(block, &[(name, value)], (&[], 0));
     alone("040c 2f73 616d 706c 652f 7061 7468", ":path", "/sample/path");
     alone("1008 7061 7373 776f 7264 0673 6563 7265 74", "password", "secret");
     alone("82", ":method", "GET");
@@ -117,30 +111,12 @@ fn check_requests(blocks: [&str; 3]) {
     let host = (":authority", "www.example.com");
     let cache = ("cache-control", "no-cache");
     let custom = ("custom-key", "custom-value");
+    let secure = [start[0], (":scheme", "https"), (":path", "/index.html"), host, custom];
     let [first, second, third] = blocks;
-    check(
-        "",
-        &[
-            Example {
-                block: first,
-                fields: &[start[0], start[1], start[2], host],
-                table: &[host],
-                table_bytes: 57,
-            },
-            Example {
-                block: second,
-                fields: &[start[0], start[1], start[2], host, cache],
-                table: &[cache, host],
-                table_bytes: 110,
-            },
-            Example {
-                block: third,
-                fields: &[start[0], (":scheme", "https"), (":path", "/index.html"), host, custom],
-                table: &[custom, cache, host],
-                table_bytes: 164,
-            },
-        ],
-    );
+    let mut decoders = Decoders::new();
+    decoders.check(first, &[&start[..], &[host]].concat(), (&[host], 57));
+    decoders.check(second, &[&start[..], &[host, cache]].concat(), (&[cache, host], 110));
+    decoders.check(third, &secure, (&[custom, cache, host], 164));
 }
 
 #[test]
@@ -171,29 +147,15 @@ fn check_responses(blocks: [&str; 3]) {
     let coding = ("content-encoding", "gzip");
     let cookie = ("set-cookie", "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1");
     let [first, second, third] = blocks;
-    check(
-        "3fe101",
-        &[
-            Example {
-                block: first,
-                fields: &[status("302"), cache, dates[0], location],
-                table: &[location, dates[0], cache, status("302")],
-                table_bytes: 222,
-            },
-            Example {
-                block: second,
-                fields: &[status("307"), cache, dates[0], location],
-                table: &[status("307"), location, dates[0], cache],
-                table_bytes: 222,
-            },
-            Example {
-                block: third,
-                fields: &[status("200"), cache, dates[1], location, coding, cookie],
-                table: &[cookie, coding, dates[1]],
-                table_bytes: 215,
-            },
-        ],
-    );
+    let mut decoders = Decoders::new();
+    let found = [status("302"), cache, dates[0], location];
+    let kept = [location, dates[0], cache, status("302")];
+    decoders.check(&format!("3fe101 {first}"), &found, (&kept, 222));
+    let found = [status("307"), cache, dates[0], location];
+    let kept = [status("307"), location, dates[0], cache];
+    decoders.check(second, &found, (&kept, 222));
+    let found = [status("200"), cache, dates[1], location, coding, cookie];
+    decoders.check(third, &found, (&[cookie, coding, dates[1]], 215));
 }
 
 #[test]
