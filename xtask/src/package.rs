@@ -308,10 +308,8 @@ mod tests {
         let mut fails = Command::new("sh");
         let error = capture(fails.args(["-c", "echo why >&2; exit 3"])).expect_err("it fails");
         let error = error.to_string();
-        assert!(
-            error.starts_with("failed: ") && error.ends_with("(exit status: 3): why"),
-            "{error}"
-        );
+        assert!(error.starts_with("failed: "), "{error}");
+        assert!(error.ends_with("(exit status: 3): why"), "{error}");
         assert_eq!(capture(Command::new("echo").arg("text")).expect("it succeeds"), "text");
     }
 

@@ -270,29 +270,17 @@ mod tests {
         {
             assert!(Pattern::parse(text).is_ok(), "{text}");
         }
-        for (text, fault) in [
-            ("", PatternFault::NoSlash),
-            ("a", PatternFault::NoSlash),
-            ("*", PatternFault::NoSlash),
-            ("/a%2", PatternFault::Encoded),
-            ("/a%2fb", PatternFault::Encoded),
-            ("/a%00", PatternFault::Encoded),
-            ("/%ff", PatternFault::Encoded),
-            ("/a/%2e%2E/b", PatternFault::Dots),
-            ("/a?b", PatternFault::Encoded),
-            ("/a\tb", PatternFault::Encoded),
-            ("/a/../b", PatternFault::Dots),
-            ("/*/*", PatternFault::Star),
-            ("/**", PatternFault::Star),
-            ("/*/:a", PatternFault::Star),
-            ("/:a*", PatternFault::Star),
-            ("/*/..", PatternFault::Dots),
-            ("/:", PatternFault::Name),
-            ("/:a-b", PatternFault::Name),
-            ("/:splat", PatternFault::Name),
-            ("/:a/:a", PatternFault::Twice),
+        for (fault, texts) in [
+            (PatternFault::NoSlash, &["", "a", "*"][..]),
+            (PatternFault::Encoded, &["/a%2", "/a%2fb", "/a%00", "/%ff", "/a?b", "/a\tb"]),
+            (PatternFault::Dots, &["/a/%2e%2E/b", "/a/../b", "/*/.."]),
+            (PatternFault::Star, &["/*/*", "/**", "/*/:a", "/:a*"]),
+            (PatternFault::Name, &["/:", "/:a-b", "/:splat"]),
+            (PatternFault::Twice, &["/:a/:a"]),
         ] {
-            assert_eq!(Pattern::parse(text), Err(fault), "{text}");
+            for text in texts {
+                assert_eq!(Pattern::parse(text), Err(fault), "{text}");
+            }
         }
         let long = "/a".repeat(SEGMENTS_MAX + 1);
         assert_eq!(Pattern::parse(&long), Err(PatternFault::Long));

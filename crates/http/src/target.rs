@@ -650,9 +650,7 @@ mod tests {
             let at = |place: u32| pieces[number / count.pow(place) % count];
             let raw = format!("/{}{}{}{}{}", at(0), at(1), at(2), at(3), at(4));
             let mut scratch = Vec::new();
-            let Ok(path) = decode_path(raw.as_bytes(), &mut scratch) else {
-                continue;
-            };
+            let Ok(path) = decode_path(raw.as_bytes(), &mut scratch) else { continue };
             let fine = |segment: &[u8]| !matches!(segment, b"" | b"." | b"..");
             assert!(path.relative.is_empty() || path.relative.split(|&b| b == b'/').all(fine));
             assert!(!path.relative.contains(&0), "{raw}");

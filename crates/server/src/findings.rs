@@ -294,11 +294,8 @@ mod tests {
     use std::{fs, io::Read as _};
 
     fn release(at: usize) -> Release {
-        let page = PageFile {
-            status: Status::SERVICE_UNAVAILABLE,
-            name: format!("{at}.html"),
-            body: b"\xff\x00".to_vec(),
-        };
+        let (status, name) = (Status::SERVICE_UNAVAILABLE, format!("{at}.html"));
+        let page = PageFile { status, name, body: b"\xff\x00".to_vec() };
         let headers = RulesText::Text(format!("/{at}\n  X-A: b\n"));
         Release { headers, pages: vec![page], ..Release::default() }
     }

@@ -228,7 +228,7 @@ impl<F> Links<F> for Front {
 mod tests {
     use super::*;
     use crate::{
-        config::options,
+        config::raw::tests::of_sets,
         listens::{TLS, TLS_CLIENTS, TlsParts},
     };
     use regatta_http::h1::{HeadLimits, parse_request};
@@ -237,13 +237,8 @@ mod tests {
     use std::net::SocketAddr;
 
     /// Explanation of a request with these field lines, and whether limits hold.
-    fn explain(sets: &[(&str, &str)], from: &str, lines: &str) -> (String, bool) {
-        let mut settings = Settings::defaults(options::all());
-        for (key, value) in sets {
-            let spec = options::find(key).unwrap();
-            settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
-        }
-        let trust = Trust::read(&settings);
+    fn explain(sets: &[&str], from: &str, lines: &str) -> (String, bool) {
+        let trust = Trust::read(&of_sets(sets).settings);
         let peer: Option<IpAddr> = from.parse().ok();
         let class = ListenerClass(3);
         let peer = Peer::from(peer.map(|ip| SocketAddr::new(ip, 0))).in_class(class);
@@ -261,9 +256,7 @@ mod tests {
         let certificate = ServedCertificate::read(files, Cryptography::default()).unwrap();
         let certificates = ServedCertificates::new([certificate]);
         let parts = TlsParts { certificates, ids: Vec::new(), clients: None };
-        let mut settings = Settings::defaults(options::all());
-        let spec = options::find("tls.listen").unwrap();
-        settings.set(spec, spec.kind.parse("127.0.0.1:443").unwrap()).unwrap();
+        let settings = of_sets(&["tls.listen=127.0.0.1:443"]).settings;
         let tls = TlsFront::new(&settings, Some(parts), None).unwrap();
         let mut front = Front::new(&settings, 1, None, tls).unwrap();
         let seals = |front: &Front, class| Links::<()>::seal(front, class).is_some();
@@ -275,9 +268,9 @@ mod tests {
 
     #[test]
     fn trusted_proxies_name_the_client_and_others_do_not() {
-        let trusted = ("server.trusted", "10.0.0.0/8,unix:");
-        let field = [trusted, ("server.forwarded", "x-forwarded-for")];
-        let header = [trusted, ("server.proxy_protocol", "true")];
+        let trusted = "server.trusted=10.0.0.0/8,unix:";
+        let field = [trusted, "server.forwarded=x-forwarded-for"];
+        let header = [trusted, "server.proxy_protocol=true"];
         let said = "X-Forwarded-For: 203.0.113.9, 192.0.2.7, 10.0.0.2\r\n";
         let by_field = "192.0.2.7, as X-Forwarded-For says; 10.0.0.1 is trusted";
         for (sets, from, lines, says, limited) in [

@@ -302,6 +302,10 @@ mod tests {
     fn some() -> Handover {
         let listener = |fd| Listener { asked: "127.0.0.1:0".to_owned(), fd };
         let asked = "unix:/run/regatta.sock".to_owned();
+        let path = "/etc/a.pem".to_owned();
+        let certificate = CertificateId { path, valid_until: -1, soon_s: 0 };
+        let children = [(4_000, 10, 0..2), (4_001, 11, 2..4)];
+        let children = children.map(|(pid, fd, slots)| OldChild::new(pid, fd, &slots));
         Handover {
             format: FORMAT,
             report: Some(6),
@@ -314,11 +318,7 @@ mod tests {
             config: Some("[server]\nroot = \"/srv\"\n".to_owned()),
             reloads: [2, 5],
             root_reload: [4_000, 123_456],
-            certificates: vec![CertificateId {
-                path: "/etc/a.pem".to_owned(),
-                valid_until: -1,
-                soon_s: 0,
-            }],
+            certificates: vec![certificate],
             asked: Some("upgrade".to_owned()),
             listeners: vec![listener(7), listener(8)],
             files: Some(vec![OpenSocketFile { path: "/run/regatta.sock".into(), fd: 19 }]),
@@ -333,10 +333,7 @@ mod tests {
                 arena: 9,
                 keeper: false,
                 drains_until: Some(8_000),
-                children: vec![
-                    OldChild::new(4_000, 10, &(0..2)),
-                    OldChild::new(4_001, 11, &(2..4)),
-                ],
+                children: children.into(),
                 bells: vec![12, 13],
             }],
         }

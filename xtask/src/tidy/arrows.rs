@@ -253,10 +253,8 @@ mod tests {
     #[test]
     fn arrows_point_one_way() {
         let up = "[dependencies]\nregatta-origin.workspace = true\n";
-        assert_eq!(
-            manifest("crates/op/Cargo.toml", up),
-            ["crates/op/Cargo.toml:2: `op` may not depend on `origin`"]
-        );
+        let found = "crates/op/Cargo.toml:2: `op` may not depend on `origin`";
+        assert_eq!(manifest("crates/op/Cargo.toml", up), [found]);
         assert!(manifest("crates/arch/Cargo.toml", up).is_empty());
         let target = "[target.'cfg(unix)'.dependencies]\nregatta-origin = { path = \"x\" }\n";
         assert_eq!(manifest("crates/sys/Cargo.toml", target).len(), 1);
@@ -266,10 +264,9 @@ mod tests {
         let lab = "[dependencies]\nregatta-lab-core.workspace = true\n";
         assert!(manifest("crates/regatta-lab/Cargo.toml", lab).is_empty());
         for wrong in ["server", "regatta"] {
-            assert_eq!(
-                manifest(&format!("crates/{wrong}/Cargo.toml"), lab),
-                [format!("crates/{wrong}/Cargo.toml:2: `{wrong}` may not depend on `lab`")]
-            );
+            let path = format!("crates/{wrong}/Cargo.toml");
+            let found = format!("{path}:2: `{wrong}` may not depend on `lab`");
+            assert_eq!(manifest(&path, lab), [found]);
         }
     }
 
@@ -277,21 +274,16 @@ mod tests {
     fn the_server_s_tree_has_nothing_that_measures() {
         let tree = "regatta v0.1.0 (/x)\nregatta-server v0.1.0 (/x)\nserde v1.0.0 (*)\n";
         assert!(check_tree(tree).is_empty());
-        let said: Vec<String> = check_tree(&format!("{tree}fuser v0.18.0\nstatrs v0.19.0 (*)\n"))
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let wrong = check_tree(&format!("{tree}fuser v0.18.0\nstatrs v0.19.0 (*)\n"));
+        let said: Vec<String> = wrong.iter().map(ToString::to_string).collect();
         assert!(said.len() == 2 && said[0].contains("must not have `fuser`"), "{said:?}");
     }
 
     #[test]
     fn hooks_are_for_tests() {
         let sys = |kind| format!("[{kind}]\nregatta-sys = {{ features = [\"test-hooks\"] }}\n");
-        let said = manifest("crates/arch/Cargo.toml", &sys("dependencies"));
-        assert_eq!(
-            said,
-            ["crates/arch/Cargo.toml: `arch` may have `test-hooks` for its tests only"]
-        );
+        let found = "crates/arch/Cargo.toml: `arch` may have `test-hooks` for its tests only";
+        assert_eq!(manifest("crates/arch/Cargo.toml", &sys("dependencies")), [found]);
         assert!(manifest("crates/arch/Cargo.toml", &sys("dev-dependencies")).is_empty());
         let feature = "[features]\nslow = [\"regatta-sys/test-hooks\"]";
         assert_eq!(manifest("crates/arch/Cargo.toml", feature).len(), 1);
@@ -300,10 +292,8 @@ mod tests {
     #[test]
     fn every_dependency_has_its_line() {
         let text = "[dependencies]\nserde = \"1\"\ntokio = \"1\"\n";
-        assert_eq!(
-            manifest("crates/server/Cargo.toml", text),
-            ["crates/server/Cargo.toml:3: docs/dependencies.md does not say why `tokio`"]
-        );
+        let found = "crates/server/Cargo.toml:3: docs/dependencies.md does not say why `tokio`";
+        assert_eq!(manifest("crates/server/Cargo.toml", text), [found]);
         assert!(manifest("crates/op/Cargo.toml", "[[").join("").contains("does not parse"));
     }
 

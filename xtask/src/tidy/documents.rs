@@ -190,13 +190,11 @@ mod tests {
             trait Disk { fn open(&self); }";
         let sources = [Source::new("a.rs", text).expect("the text is Rust")];
         let head = "| function | file | decides |\n|---|---|---|\n";
+        let wrong = "| `hit` | `a.rs` | x |\n| `step` | `b.rs` | x |\n| `Conn` | `a.rs` | x |";
         for (rows, lines) in [
             ("| `step` | `a.rs` | x |\n| `Conn::hit` | `a.rs` | x |", &[][..]),
             ("| `Disk::open` | `a.rs` | x |", &[]),
-            (
-                "| `hit` | `a.rs` | x |\n| `step` | `b.rs` | x |\n| `Conn` | `a.rs` | x |",
-                &[4, 5, 6],
-            ),
+            (wrong, &[4, 5, 6]),
             ("", &[0]),
             ("\n## Another\n| `gone` | `a.rs` | x |", &[0]),
         ] {

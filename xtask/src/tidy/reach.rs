@@ -128,15 +128,11 @@ mod tests {
             ("crates/a/tests/suite/part.rs", ""),
             ("crates/a/tests/named/odd.rs", ""),
         ];
-        let sources: Vec<Source> = files
-            .iter()
-            .map(|(path, text)| Source::new(path, text).expect("the text is Rust"))
-            .collect();
+        let source = |(path, text): (&str, &str)| Source::new(path, text).expect("it is Rust");
+        let sources = files.map(source);
         let named = BTreeSet::from(["crates/a/tests/named/odd.rs".to_owned()]);
-        assert_eq!(
-            unreached(&sources, &named),
-            ["crates/a/src/dead.rs", "crates/a/src/dead/deader.rs"]
-        );
+        let dead = ["crates/a/src/dead.rs", "crates/a/src/dead/deader.rs"];
+        assert_eq!(unreached(&sources, &named), dead);
     }
 
     #[test]

@@ -403,6 +403,16 @@ fn index_names_are_tried_in_order() {
     }
 }
 
+/// Checks that a waiting request has this answer after this number of tries, and none before.
+#[track_caller]
+fn gets(client: &mut Client<'_>, status: u16, tries: u32) {
+    for _ in 0..tries {
+        assert_eq!(client.output.len(), 0);
+        client.expire(50, 0);
+    }
+    assert_eq!(client.statuses(), [status]);
+}
+
 /// No descriptor is free to open a name with: another may be in a while.
 #[test]
 fn who_finds_no_descriptor_waits_for_one() {
@@ -429,12 +439,7 @@ fn who_finds_no_descriptor_waits_for_one() {
     let rig = Rig::new(Site::default());
     rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Exhausted);
     let mut client = rig.connect_with(get("/ten.txt").as_bytes());
-    for _ in 0..199 {
-        client.expire(50, 0);
-        assert_eq!(client.output.len(), 0);
-    }
-    client.expire(50, 0);
-    assert_eq!(client.statuses(), [503]);
+    gets(&mut client, 503, 200);
     assert_eq!(client.responses(&[])[0].field("retry-after").as_deref(), Some("1"));
     assert_eq!(rig.opens.get(), 201);
     // Its client ends its half, or sends far too much: the answer comes now.
@@ -460,24 +465,16 @@ fn what_is_missing_waits_for_the_new_root() {
     client.expire(50, 0);
     assert_eq!(client.output.len(), 0);
     rig.faults.borrow_mut().clear();
-    client.expire(50, 0);
-    assert_eq!(client.statuses(), [200]);
+    gets(&mut client, 200, 1);
     // Known entries are as good as if nothing were being replaced.
     rig.pass(1000);
     replaced();
     let mut client = ask();
     assert_eq!(client.output.len(), 0);
-    client.expire(50, 0);
-    assert_eq!(client.statuses(), [200]);
+    gets(&mut client, 200, 1);
     // It does not come.
     rig.cx().cache.clear(rig.now().tick, &rig.cx().tally);
-    let mut client = ask();
-    for _ in 0..59 {
-        client.expire(50, 0);
-        assert_eq!(client.output.len(), 0);
-    }
-    client.expire(50, 0);
-    assert_eq!(client.statuses(), [404]);
+    gets(&mut ask(), 404, 60);
     // Its client ends its half: the answer comes now.
     rig.pass(10_000);
     let mut client = ask();
@@ -522,8 +519,7 @@ fn the_cache_gives_up_descriptors_that_are_needed() {
     assert_eq!((rig.cache.descriptors(), client.output.len()), (0, 0));
     rig.cache.check_invariants();
     rig.faults.borrow_mut().clear();
-    client.expire(50, 0);
-    assert_eq!(client.statuses(), [200]);
+    gets(&mut client, 200, 1);
 }
 
 /// A busy file needs no descriptors of ours.
@@ -536,8 +532,7 @@ fn a_file_that_is_busy_is_waited_for() {
     assert!(client.expire(50, 0));
     assert_eq!((rig.cache.descriptors(), client.output.len()), (1, 0));
     rig.faults.borrow_mut().clear();
-    client.expire(50, 0);
-    assert_eq!(client.statuses(), [200]);
+    gets(&mut client, 200, 1);
     rig.pass(1_000);
     rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Busy);
     assert_eq!(body(&rig, "/ten.txt"), b"0123456789", "what is known is served meanwhile");

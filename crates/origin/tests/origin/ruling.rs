@@ -2,6 +2,7 @@
 use crate::rig::{
     ABC, Client, Expected, Rig, add_auth, add_headers, add_redirect, check, get_with,
 };
+use crate::soup::Dice;
 use regatta_http::{Status, pattern::Pattern};
 use regatta_metrics::Counter;
 use regatta_op::{OpKind, OpenFault};
@@ -362,13 +363,8 @@ fn nothing_below_a_protected_folder_is_sent_without_a_password() {
         &["/secret", "/:splat", "/:x", "/.:x", "/secret/deep/..:splat"],
         &["", "/a", "/index.html", "/x.js.br", "/:splat", ".html"],
     ];
-    let mut state = 1_u64;
-    let mut below = |count: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        usize::try_from(state % count as u64).unwrap()
-    };
+    let mut dice = Dice(1);
+    let mut below = |count: usize| usize::try_from(dice.below(count as u64)).unwrap();
     let (mut asked, mut sent) = (0, 0);
     for _ in 0..500 {
         let mut rules = Rules::default();

@@ -47,10 +47,10 @@ const PIECES: [&str; 40] = [
     "GET /empty.txt HTTP/1.1\r\nHost: a\r\n\r\n",
 ];
 
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -198,16 +198,9 @@ fn only_requests_for_this_server_are_answered() {
     let line = |host: &str| {
         status_line(&about, format!("GET /live HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())
     };
-    for own in [
-        "127.0.0.1",
-        "10.0.0.7:9000",
-        "[::1]:9000",
-        "[::1]",
-        "localhost",
-        "LocalHost:9000",
-        "monitor.example",
-        "Monitor.Example:9000",
-    ] {
+    let addresses = ["127.0.0.1", "10.0.0.7:9000", "[::1]:9000", "[::1]"];
+    let names = ["localhost", "LocalHost:9000", "monitor.example", "Monitor.Example:9000"];
+    for own in addresses.into_iter().chain(names) {
         assert_eq!(line(own), "HTTP/1.1 200 OK", "{own}");
     }
     for other in ["evil.example", "evil.example:9000", "127.0.0.1.evil.example", "localhost.evil"] {

@@ -139,7 +139,7 @@ fn read(path: &Path) -> io::Result<(u32, Vec<u8>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::options, folder::Folder};
+    use crate::{config::raw::tests::of_sets, folder::Folder};
     use std::fs;
 
     #[test]
@@ -151,23 +151,19 @@ mod tests {
         let mut mode = fs::metadata(home.join("a.key")).unwrap().permissions();
         mode.set_mode(0o640);
         fs::set_permissions(home.join("a.key"), mode).unwrap();
-        let mut settings = Settings::defaults(options::all());
-        let mut set = |key: &str, value: String| {
-            let spec = options::find(key).unwrap();
-            settings.set(spec, spec.kind.parse(&value).unwrap()).unwrap();
-        };
         let [chain, key, none, folder] =
             [path("a.pem"), path("a.key"), path("none"), home.display().to_string()];
-        set("tls.certificate", format!("{chain}:{key},{chain},{none}"));
-        set("tls.ocsp", format!("{chain}:{folder}"));
-        assert_eq!(TlsFiles::read(&settings), TlsFiles::default(), "no address needs them");
-        let spec = options::find("tls.ticket_keys").unwrap();
-        settings.set(spec, spec.kind.parse(&path("a.key")).unwrap()).unwrap();
-        let files = TlsFiles::read(&settings);
+        let certificate = format!("tls.certificate={chain}:{key},{chain},{none}");
+        let ocsp = format!("tls.ocsp={chain}:{folder}");
+        let tickets = format!("tls.ticket_keys={key}");
+        let read = |more: &[&str]| {
+            let sets = [&[&*certificate, &*ocsp][..], more].concat();
+            TlsFiles::read(&of_sets(&sets).settings)
+        };
+        assert_eq!(read(&[]), TlsFiles::default(), "no address needs them");
+        let files = read(&[&tickets]);
         assert_eq!(files.iter().map(|file| &*file.bytes).collect::<Vec<_>>(), [b"key"]);
-        let spec = options::find("tls.listen").unwrap();
-        settings.set(spec, spec.kind.parse("127.0.0.1:0").unwrap()).unwrap();
-        let files = TlsFiles::read(&settings);
+        let files = read(&[&tickets, "tls.listen=127.0.0.1:0"]);
         let paths: Vec<&str> = files.iter().map(|file| &*file.path).collect();
         let mut expected = [chain.as_str(), key.as_str(), none.as_str(), folder.as_str()];
         expected.sort_unstable();

@@ -526,11 +526,8 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_read_back() {
-        let page = PageFile {
-            status: Status::FORBIDDEN,
-            name: "e/403.html".to_owned(),
-            body: vec![0, 255, 10],
-        };
+        let (name, body) = ("e/403.html".to_owned(), vec![0, 255, 10]);
+        let page = PageFile { status: Status::FORBIDDEN, name, body };
         let trace = FileTrace::from_words([1, 2, u64::MAX, 4, 5, 6]);
         let whole = Release {
             headers: RulesText::Text("/*\n  X-A: b\n".to_owned()),

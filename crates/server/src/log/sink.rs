@@ -481,13 +481,9 @@ mod tests {
     fn a_torn_line_is_ended_before_the_next_one() {
         let arena = arena(1);
         let errors = ErrorLog::open(LogDestination::Off, None, None).expect("off cannot fail");
-        let options = AccessLogOptions {
-            destination: LogDestination::Path("/dev/null".into()),
-            format: Format::Common,
-            owner: None,
-            stall_ns: 10_000_000,
-            has_units: false,
-        };
+        let destination = LogDestination::Path("/dev/null".into());
+        let (format, stall_ns, has_units) = (Format::Common, 10_000_000, false);
+        let options = AccessLogOptions { destination, format, owner: None, stall_ns, has_units };
         let log = AccessLog::open(options).expect("/dev/null exists");
         let sink = log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors);
         let (mut process, mut buffer) = (lock(&sink.process), Vec::new());
