@@ -180,29 +180,19 @@ mod tests {
     fn users_are_known_by_name_and_password() {
         let users = [format!("ann:{ABC}"), format!("b\u{fc}b: {}", ABC.to_uppercase())];
         let rule = AuthRule::new("the docs", &users, "r.toml:1").expect("a rule");
-        for (value, expected) in [
-            // ann:abc
-            ("Basic YW5uOmFiYw==", true),
-            ("bAsIc  YW5uOmFiYw==", true),
-            // b\u{fc}b:abc
-            ("Basic YsO8YjphYmM=", true),
-            // ann:abd, bob:abc, ann, ann:, :abc
-            ("Basic YW5uOmFiZA==", false),
-            ("Basic Ym9iOmFiYw==", false),
-            ("Basic YW5u", false),
-            ("Basic YW5uOg==", false),
-            ("Basic OmFiYw==", false),
-            ("Basic YW5uOmFiYw=", false),
-            ("Basic YW5uOmFiYw", false),
-            ("Basic YW5uOmFiYx==", false),
-            ("Basic YW5uOmFiYw===", false),
-            ("Basic", false),
-            ("Basic ", false),
-            ("Basic =", false),
-            ("Bearer YW5uOmFiYw==", false),
-            ("", false),
-        ] {
-            assert_eq!(rule.admits(value.as_bytes()), expected, "{value}");
+        // ann:abc twice, and b\u{fc}b:abc.
+        for value in ["Basic YW5uOmFiYw==", "bAsIc  YW5uOmFiYw==", "Basic YsO8YjphYmM="] {
+            assert!(rule.admits(value.as_bytes()), "{value}");
+        }
+        // ann:abd, bob:abc, ann:, :abc.
+        let others =
+            ["Basic YW5uOmFiZA==", "Basic Ym9iOmFiYw==", "Basic YW5uOg==", "Basic OmFiYw=="];
+        let wrong =
+            ["Basic YW5uOmFiYw=", "Basic YW5uOmFiYw", "Basic YW5uOmFiYx==", "Basic YW5uOmFiYw==="];
+        // The first is ann.
+        let none = ["Basic YW5u", "Basic", "Basic ", "Basic =", "Bearer YW5uOmFiYw==", ""];
+        for value in others.into_iter().chain(wrong).chain(none) {
+            assert!(!rule.admits(value.as_bytes()), "{value}");
         }
         let long = format!("Basic {}", "YWE6".repeat(CREDENTIALS_BYTES_MAX));
         assert!(!rule.admits(long.as_bytes()));

@@ -184,14 +184,8 @@ mod tests {
         let rule = rule(&origins, &["X-A", "Range"], &["ETag"]).expect("a rule");
         let plain = "Vary: Origin\r\n";
         assert_eq!(written(&rule, None, false), plain);
-        for origin in [
-            "",
-            "null",
-            "https://a.example.evil.com",
-            "http://a.example",
-            "https://a.example:443",
-            "https://A.example",
-        ] {
+        let alike = ["https://a.example.evil.com", "https://a.example:443", "https://A.example"];
+        for origin in alike.into_iter().chain(["", "null", "http://a.example"]) {
             assert_eq!(written(&rule, Some(origin.as_bytes()), false), plain, "{origin}");
             assert_eq!(written(&rule, Some(origin.as_bytes()), true), plain, "{origin}");
         }

@@ -191,14 +191,9 @@ mod tests {
         assert!(!watchdog.is_due(false, Tick(9_000)), "nobody answers");
         assert_eq!(watchdog.wake_at(Tick(9_000)), Tick(9_100));
         assert!(watchdog.is_due(true, Tick(9_001)), "somebody does again");
-        let of_another = [
-            (None, None),
-            (Some("2000000"), Some("8")),
-            (Some("2000000"), Some("x")),
-            (Some("0"), None),
-            (Some("-1"), None),
-        ];
-        for (usec, pid) in of_another {
+        let usec = Some("2000000");
+        let of_another = [(None, None), (usec, Some("8")), (usec, Some("x"))];
+        for (usec, pid) in of_another.into_iter().chain([(Some("0"), None), (Some("-1"), None)]) {
             let mut none = Watchdog::new(usec, pid, 7, Tick(0));
             assert!(!none.is_due(true, Tick(60_000)), "{usec:?} {pid:?}");
             assert_eq!(none.wake_at(Tick(0)), Tick::NEVER);
