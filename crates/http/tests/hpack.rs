@@ -15,10 +15,13 @@ use std::{env, mem};
 /// A name and a value.
 type Pair = (Vec<u8>, Vec<u8>);
 
+type Encode = Box<dyn FnMut(&[Pair]) -> Vec<u8>>;
+type Decode = Box<dyn FnMut(&[u8]) -> Result<Vec<Pair>, String>>;
+
 /// Both ends of another implementation.
 struct Codec {
-    encode: Box<dyn FnMut(&[Pair]) -> Vec<u8>>,
-    decode: Box<dyn FnMut(&[u8]) -> Result<Vec<Pair>, String>>,
+    encode: Encode,
+    decode: Decode,
 }
 
 fn slices(list: &[Pair]) -> impl Iterator<Item = (&[u8], &[u8])> {

@@ -153,8 +153,8 @@ fn explanations_know_the_listener() {
 #[test]
 fn explanations_have_the_order_that_is_sent() {
     let mut rules = Rules::default();
-    let line = HeaderLine::parse("strict-transport-security: max-age=1; preload").unwrap();
-    rules.add_headers(&Pattern::parse("/ten.txt").unwrap(), vec![line], "r.toml:1").unwrap();
+    let line = "strict-transport-security: max-age=1; preload";
+    add_headers(&mut rules, "/ten.txt", &[line], "r.toml:1");
     for (hsts_s, of_others) in [(300, Some("TLS alone for 300 s (tls.hsts_s)")), (0, None)] {
         let transport = Some(TransportRules { redirect: None, hsts_s });
         let rig = Rig::new(Site { transport, rules: rules.clone().into(), ..Site::default() });

@@ -94,7 +94,7 @@ fn a_window_that_stays_shut_ends_the_connection() {
     assert!(rig.count(Counter::Http2WindowStalls) >= 1);
 }
 
-/// Neither the window of the connection, nor one that shuts again at once, lets the body go on.
+/// Neither the window of the connection, nor one that shuts again at once, lets the body continue.
 #[test]
 fn windows_that_permit_nothing_do_not_keep_a_connection() {
     let up_and_down = [settings(&[(WINDOW, 50_000)]), settings(&[(WINDOW, 0)])].concat();
@@ -174,7 +174,7 @@ fn a_disk_that_does_not_answer_is_given_up_for_its_stream() {
     assert!(client.session.is_idle());
 }
 
-/// One event opens a number of streams at most. The others do not wait for the disk.
+/// An event opens a number of streams at most. The others do not wait for the disk.
 #[test]
 fn requests_behind_many_that_wait_for_the_disk_are_answered() {
     let rig = rig();

@@ -1,0 +1,40 @@
+//! Facts about the streams of a connection that hold between calls.
+use super::{LOADED_BYTES_MAX, Stage, Streams};
+use regatta_op::{DISK_OPS_MAX, Tick};
+
+impl<F> Streams<F> {
+    /// Checks what must hold between calls; for tests.
+    pub(crate) fn check_invariants(&self) {
+        assert!(self.open.len() <= u32::from(self.streams_max));
+        assert_eq!(self.places.len(), self.open.span());
+        let mut tickets = [None; DISK_OPS_MAX];
+        let mut unsent = self.loads.iter().copied().map(u64::from).sum::<u64>();
+        for at in self.open.places() {
+            let stream = self.get(at);
+            unsent += stream.loaded_bytes();
+            if let Some(ticket) = stream.stage.ticket() {
+                let held = &mut tickets[usize::from(ticket.0)];
+                assert!(held.replace(at).is_none(), "one stream has a ticket");
+            }
+            let may_send = self.heads.or(self.bodies).contains(at);
+            let can_send = stream.rest() == 0 || stream.sendable(u64::MAX) > 0;
+            assert_eq!(may_send, stream.stage == Stage::Sends && can_send, "{stream:?}");
+            assert_eq!(self.wanting.contains(at), stream.stage == Stage::Wants);
+            assert_eq!(self.waiting.contains(at), stream.until != Tick::NEVER);
+            let waits = stream.stage.ticket().is_some()
+                || matches!(stream.stage, Stage::Held | Stage::Lingers);
+            assert!(waits || stream.until == Tick::NEVER, "only a wait has a deadline");
+        }
+        assert_eq!(tickets, self.tickets);
+        assert_eq!(self.deadline, self.earliest());
+        assert_eq!(unsent, self.unsent);
+        assert!(unsent <= LOADED_BYTES_MAX, "bytes of files in memory are bounded");
+        let sets = [self.reset, self.sending, self.wanting, self.waiting];
+        assert!(sets.iter().all(|set| set.without(self.open).is_empty()));
+        let sets = [self.heads, self.bodies, self.files];
+        assert!(sets.iter().all(|set| set.without(self.sending).is_empty()));
+        assert!(self.heads.and(self.bodies.or(self.files)).is_empty());
+        let at_disk = |at| self.get(at).stage.ticket().is_some();
+        assert!(self.reset.places().all(at_disk), "what was reset stays for its operation alone");
+    }
+}
