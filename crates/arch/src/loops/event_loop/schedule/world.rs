@@ -28,8 +28,9 @@ const MOVES_MAX: u64 = 30_000;
 /// The longest time without a change while a peer is connected, nanoseconds: more than twice any
 /// deadline of [`super::site`].
 const STILL_NS_MAX: u64 = 30_000_000_000;
-/// Waits in a row that true events may end without any change.
-const SAME_MAX: u32 = 6;
+/// Waits in a row that true events may end without any change. A connection may have the facts of
+/// some thirty open files checked one after another, which changes nothing that is counted.
+const SAME_MAX: u32 = 30;
 /// Lines that a failure shows.
 const TAIL: usize = 80;
 const MS: u64 = 1_000_000;
