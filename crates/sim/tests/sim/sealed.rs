@@ -120,8 +120,9 @@ impl Ends<'_> {
         at(self.tick)
     }
 
-    fn kind(op: Option<&Op<Blank>>) -> Option<OpKind> {
-        op.map(Op::kind)
+    /// Kind of the next operation, which is not performed.
+    fn next_kind(&mut self) -> Option<OpKind> {
+        self.link.next_op().as_ref().map(Op::kind)
     }
 
     fn complete(&mut self, done: Done<'_, Blank>) {
@@ -153,6 +154,20 @@ impl Ends<'_> {
         self.complete(Done::Send(outbox, Ok(n)));
     }
 
+    /// Passes the next operation, a `Send`, to the client.
+    #[track_caller]
+    fn answer(&mut self, what: &str) {
+        let op = self.link.next_op().expect(what);
+        self.send(op);
+    }
+
+    /// Checks the beginning of what the client has opened.
+    #[track_caller]
+    fn check_head(&self, begin: &str) {
+        let head = String::from_utf8_lossy(&self.plain);
+        assert!(head.starts_with(begin), "{head}");
+    }
+
     /// Continues until the server waits for the client, which receives and answers everything.
     fn settle(&mut self) {
         loop {
@@ -169,8 +184,7 @@ impl Ends<'_> {
     /// record of the responses.
     fn fetch(&mut self, len: usize, times: usize) -> Vec<usize> {
         self.sizes.clear();
-        self.send_plain(format!("GET /{len} HTTP/1.1\r\nHost: a\r\n\r\n").repeat(times).as_bytes());
-        self.receive();
+        self.request(format!("GET /{len} HTTP/1.1\r\nHost: a\r\n\r\n").repeat(times).as_bytes());
         loop {
             match self.link.next_op().expect("it waits") {
                 Op::Recv => return std::mem::take(&mut self.sizes),
@@ -195,21 +209,53 @@ impl Ends<'_> {
         let Op::Send(mut outbox) = op else { panic!("{:?} is no Send", op.kind()) };
         let n = outbox.len();
         outbox.advance(n);
-        assert_eq!(Self::kind(self.link.next_op().as_ref()), None, "nothing overtakes it");
+        assert_eq!(self.next_kind(), None, "nothing overtakes it");
         self.complete(Done::Send(outbox, Ok(n)));
-        assert_eq!(Self::kind(self.link.next_op().as_ref()), Some(OpKind::Shut));
+        assert_eq!(self.next_kind(), Some(OpKind::Shut));
         self.complete(Done::Shut);
-        assert_eq!(Self::kind(self.link.next_op().as_ref()), Some(OpKind::Recv));
+        assert_eq!(self.next_kind(), Some(OpKind::Recv));
     }
 
     fn send_plain(&mut self, plain: &[u8]) {
         self.client.seal(plain, &mut self.wire).expect("the handshake is over");
     }
 
+    /// Passes a request to the server.
+    fn request(&mut self, plain: &[u8]) {
+        self.send_plain(plain);
+        self.receive();
+    }
+
+    /// Passes the frames of a client to the server, each `ms` after the one before. Returns the
+    /// tickets of the files that are to be opened.
+    fn ask(&mut self, client: &Client, ms: u64) -> Vec<Ticket> {
+        let mut opened = Vec::new();
+        for frame in client.wire().chunks(2) {
+            self.request(frame);
+            let Some(Op::Open(ticket, _)) = self.link.next_op() else { panic!("no Open") };
+            opened.push(ticket);
+            assert_eq!(self.next_kind(), Some(OpKind::Recv));
+            self.tick += ms;
+        }
+        opened
+    }
+
+    /// Numbers and codes of the answers that the client has opened.
+    fn codes(&self, client: &mut Client) -> Vec<(usize, u8)> {
+        let mut codes = Vec::new();
+        let mut note = |answer: regatta_sim::Answer| {
+            codes.push((answer.number, answer.code));
+            Ok(())
+        };
+        client.feed(&self.plain, &mut note).expect("frames");
+        codes
+    }
+
+    #[track_caller]
     fn end(&mut self) -> CloseReason {
         match self.link.next_op() {
             Some(Op::Close(reason)) => reason,
-            other => panic!("{:?} instead of the end", Self::kind(other.as_ref())),
+            other => panic!("{:?} instead of the end", other.as_ref().map(Op::kind)),
         }
     }
 
@@ -225,12 +271,12 @@ impl Ends<'_> {
 #[test]
 fn nothing_is_received_while_a_handshake_is_sent() {
     run_test(ClearHttp1, |mut ends| {
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        assert_eq!(ends.next_kind(), Some(OpKind::Recv));
         ends.receive();
         let op = ends.link.next_op().expect("it answers");
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), None, "the answer goes first");
+        assert_eq!(ends.next_kind(), None, "the answer goes first");
         ends.send(op);
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        assert_eq!(ends.next_kind(), Some(OpKind::Recv));
     });
 }
 
@@ -276,7 +322,7 @@ fn a_handshake_message_may_take_several_records() {
         ends.client = Toy::client_in_pieces(3, 3, &mut ends.wire);
         let wire = std::mem::take(&mut ends.wire);
         for piece in wire.chunks(5) {
-            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            assert_eq!(ends.next_kind(), Some(OpKind::Recv));
             ends.complete(Done::Recv(Ok(piece)));
         }
         ends.settle();
@@ -298,8 +344,7 @@ fn a_ticket_waits_for_the_first_record() {
             assert_eq!(ends.records, 1, "the server's part of the handshake");
             say(&mut ends);
             ends.receive();
-            let op = ends.link.next_op().expect("it answers");
-            ends.send(op);
+            ends.answer("it answers");
             assert_eq!(ends.records, 3, "the ticket and the answer");
         });
     }
@@ -310,12 +355,9 @@ fn a_client_with_too_many_connections_is_refused_after_the_handshake() {
     run_test(Admits(Admission::Limited), |mut ends| {
         assert!(ends.link.admit(peer(), 3, ends.now(), &ends.cx));
         ends.settle();
-        ends.send_plain(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        ends.receive();
-        let op = ends.link.next_op().expect("it is answered");
-        ends.send(op);
-        let head = String::from_utf8_lossy(&ends.plain).into_owned();
-        assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
+        ends.request(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        ends.answer("it is answered");
+        ends.check_head("HTTP/1.1 429 ");
     });
     run_test(Admits(Admission::Refused), |mut ends| {
         assert!(!ends.link.admit(peer(), 3, ends.now(), &ends.cx));
@@ -327,39 +369,34 @@ fn a_client_with_too_many_connections_is_refused_after_the_handshake() {
 fn a_last_response_and_the_closing_alert_are_one_send() {
     run_test(ClearHttp1, |mut ends| {
         ends.settle();
-        ends.send_plain(b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        ends.receive();
+        ends.request(b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         let op = ends.link.next_op().expect("it is answered");
         assert!(matches!(&op, Op::Send(outbox) if outbox.ends()), "the kernel may wait for `Shut`");
         ends.send(op);
         assert!(ends.plain.starts_with(b"HTTP/1.1 204 "));
         assert_eq!(ends.client.progress(), Progress::PeerClosed);
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Shut));
+        assert_eq!(ends.next_kind(), Some(OpKind::Shut));
     });
 }
 
 #[test]
 fn a_closing_alert_is_answered() {
-    run_test(ClearHttp1, |mut ends| {
-        ends.settle();
-        ends.client.close(&mut ends.wire);
-        ends.receive();
-        let op = ends.link.next_op().expect("it answers");
-        ends.send(op);
-        assert_eq!(ends.client.progress(), Progress::PeerClosed);
-        assert_eq!(ends.end(), CloseReason::PeerClosed);
-    });
-    // The same within a request.
-    run_test(ClearHttp1, |mut ends| {
-        ends.settle();
-        ends.send_plain(b"GET / HTTP/1.1\r\nHo");
-        ends.client.close(&mut ends.wire);
-        ends.receive();
-        let op = ends.link.next_op().expect("it answers");
-        ends.send(op);
-        assert_eq!(ends.client.progress(), Progress::PeerClosed);
-        assert_eq!(ends.end(), CloseReason::PeerAborted);
-    });
+    // Between requests, and within one.
+    for (part, reason) in
+        [(&b""[..], CloseReason::PeerClosed), (b"GET / HTTP/1.1\r\nHo", CloseReason::PeerAborted)]
+    {
+        run_test(ClearHttp1, |mut ends| {
+            ends.settle();
+            if !part.is_empty() {
+                ends.send_plain(part);
+            }
+            ends.client.close(&mut ends.wire);
+            ends.receive();
+            ends.answer("it answers");
+            assert_eq!(ends.client.progress(), Progress::PeerClosed);
+            assert_eq!(ends.end(), reason);
+        });
+    }
     // The end of the stream alone is no message to answer.
     run_test(ClearHttp1, |mut ends| {
         ends.settle();
@@ -383,9 +420,9 @@ fn answers_that_wait_are_bounded() {
             match ends.link.next_op() {
                 Some(op @ Op::Send(_)) if send.is_none() => send = Some(op),
                 Some(Op::Recv) => continue,
-                op => break assert_eq!(Ends::kind(op.as_ref()), None),
+                op => break assert_eq!(op.as_ref().map(Op::kind), None),
             }
-            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            assert_eq!(ends.next_kind(), Some(OpKind::Recv));
         }
         assert!(received < 64 << 10, "{received} bytes were received and nothing was taken");
         ends.send(send.expect("answers are offered"));
@@ -399,28 +436,12 @@ fn one_operation_is_given_up_while_another_goes_on() {
     run_test(Frames { names: &["slow", "none"] }, |mut ends| {
         ends.settle();
         let mut client = Client::new(vec![0, 1]);
-        let mut opened = Vec::new();
-        for frame in client.wire().chunks(2) {
-            ends.send_plain(frame);
-            ends.receive();
-            let Some(Op::Open(ticket, _)) = ends.link.next_op() else { panic!("no Open") };
-            opened.push(ticket);
-            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
-            ends.tick += 100;
-        }
+        let opened = ends.ask(&client, 100);
         assert_eq!(ends.expire(), Some(Abandoned::One(opened[0])));
-        let op = ends.link.next_op().expect("it says that it has failed");
-        ends.send(op);
+        ends.answer("it says that it has failed");
         ends.complete(Done::Open(opened[1], Err(OpenFault::NotFound)));
-        let op = ends.link.next_op().expect("the other one is answered");
-        ends.send(op);
-        let mut codes = Vec::new();
-        let mut note = |answer: regatta_sim::Answer| {
-            codes.push((answer.number, answer.code));
-            Ok(())
-        };
-        client.feed(&ends.plain, &mut note).unwrap();
-        assert_eq!(codes, [(0, UNAVAILABLE), (1, NOT_FOUND)]);
+        ends.answer("the other one is answered");
+        assert_eq!(ends.codes(&mut client), [(0, UNAVAILABLE), (1, NOT_FOUND)]);
         assert!(opened.iter().all(|ticket| *ticket != Ticket(u16::MAX)), "that is the wire's own");
     });
 }
@@ -431,34 +452,18 @@ fn a_request_is_turned_away_while_another_is_answered() {
     run_test(Frames { names: &["slow", "none", "other"] }, |mut ends| {
         ends.settle();
         let mut client = Client::new(vec![0, 1, 2]);
-        let mut opened = Vec::new();
-        for frame in client.wire().chunks(2) {
-            ends.send_plain(frame);
-            ends.receive();
-            let Some(Op::Open(ticket, _)) = ends.link.next_op() else { panic!("no Open") };
-            opened.push(ticket);
-            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
-            ends.tick += 1;
-        }
+        let opened = ends.ask(&client, 1);
         ends.complete(Done::Open(opened[1], Err(OpenFault::NotFound)));
         let send = ends.link.next_op().expect("the second one is answered");
         ends.link.turn_away(ends.now(), &ends.cx);
         ends.link.check_invariants();
         assert_eq!(ends.link.abandoned(), Some(Abandoned::One(opened[0])), "the oldest");
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), None, "the `Send` is still out");
+        assert_eq!(ends.next_kind(), None, "the `Send` is still out");
         ends.send(send);
-        let op = ends.link.next_op().expect("it is refused");
-        ends.send(op);
+        ends.answer("it is refused");
         ends.complete(Done::Open(opened[2], Err(OpenFault::NotFound)));
-        let op = ends.link.next_op().expect("the third one is answered");
-        ends.send(op);
-        let mut codes = Vec::new();
-        let mut note = |answer: regatta_sim::Answer| {
-            codes.push((answer.number, answer.code));
-            Ok(())
-        };
-        client.feed(&ends.plain, &mut note).unwrap();
-        assert_eq!(codes, [(1, NOT_FOUND), (0, UNAVAILABLE), (2, NOT_FOUND)]);
+        ends.answer("the third one is answered");
+        assert_eq!(ends.codes(&mut client), [(1, NOT_FOUND), (0, UNAVAILABLE), (2, NOT_FOUND)]);
     });
 }
 
@@ -468,20 +473,17 @@ fn a_request_is_turned_away_while_the_seal_answers() {
     run_test(ClearHttp1, |mut ends| {
         ends.settle();
         ends.client.renew(&mut ends.wire);
-        ends.send_plain(b"GET /5 HTTP/1.1\r\nHost: a\r\n\r\n");
-        ends.receive();
+        ends.request(b"GET /5 HTTP/1.1\r\nHost: a\r\n\r\n");
         let Some(Op::Open(ticket, _)) = ends.link.next_op() else { panic!("no Open") };
         let send = ends.link.next_op().expect("the new key is answered");
         ends.link.turn_away(ends.now(), &ends.cx);
         ends.link.check_invariants();
         assert_eq!(ends.link.abandoned(), Some(Abandoned::One(ticket)));
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), None, "the `Send` is still out");
+        assert_eq!(ends.next_kind(), None, "the `Send` is still out");
         ends.send(send);
         assert!(ends.plain.is_empty());
-        let op = ends.link.next_op().expect("it is refused");
-        ends.send(op);
-        let head = String::from_utf8_lossy(&ends.plain).into_owned();
-        assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
+        ends.answer("it is refused");
+        ends.check_head("HTTP/1.1 503 ");
     });
 }
 
@@ -490,8 +492,7 @@ fn last_words_that_nobody_takes_are_given_up() {
     run_test(ClearHttp1, |mut ends| {
         ends.settle();
         assert_eq!(ends.expire(), Some(Abandoned::All), "the Recv of an idle connection");
-        let op = ends.link.next_op();
-        assert_eq!(Ends::kind(op.as_ref()), Some(OpKind::Send), "it says that this was all");
+        assert_eq!(ends.next_kind(), Some(OpKind::Send), "it says that this was all");
         let began = ends.tick;
         assert_eq!(ends.expire(), Some(Abandoned::All));
         assert_eq!(ends.tick - began, ends.cx.site.deadlines.linger_ms_max);
@@ -501,43 +502,33 @@ fn last_words_that_nobody_takes_are_given_up() {
 
 #[test]
 fn a_handshake_may_end_before_it_is_over() {
-    let close = |bytes: usize| {
-        let mut ended = None;
+    for (bytes, reason) in [(0, CloseReason::PeerClosed), (7, CloseReason::PeerAborted)] {
         run_test(ClearHttp1, |mut ends| {
             ends.wire.truncate(bytes);
-            for piece in [bytes, 0] {
-                let op = ends.link.next_op();
-                assert_eq!(Ends::kind(op.as_ref()), Some(OpKind::Recv));
-                if piece > 0 || ends.wire.is_empty() {
-                    ends.receive();
-                }
-                if bytes == 0 {
-                    break;
-                }
+            // The end of the stream comes behind the bytes.
+            for _ in 0..=bytes.min(1) {
+                assert_eq!(ends.next_kind(), Some(OpKind::Recv));
+                ends.receive();
             }
-            ended = Some(ends.end());
+            assert_eq!(ends.end(), reason, "after {bytes} bytes");
         });
-        ended
-    };
-    assert_eq!(close(0), Some(CloseReason::PeerClosed));
-    assert_eq!(close(7), Some(CloseReason::PeerAborted));
+    }
     run_test(ClearHttp1, |mut ends| {
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        assert_eq!(ends.next_kind(), Some(OpKind::Recv));
         ends.wire[5] ^= 1;
         ends.receive();
-        let op = ends.link.next_op();
-        assert_eq!(Ends::kind(op.as_ref()), Some(OpKind::Send), "it says what is wrong");
+        assert_eq!(ends.next_kind(), Some(OpKind::Send), "it says what is wrong");
         assert_eq!(ends.expire(), Some(Abandoned::All));
         assert_eq!(ends.end(), CloseReason::BadRecord);
     });
     run_test(ClearHttp1, |mut ends| {
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        assert_eq!(ends.next_kind(), Some(OpKind::Recv));
         assert_eq!(ends.expire(), Some(Abandoned::All));
         assert_eq!(ends.tick - 1_000, ends.cx.site.deadlines.handshake_ms_max);
         assert_eq!(ends.end(), CloseReason::HandshakeDeadline);
     });
     run_test(ClearHttp1, |mut ends| {
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        assert_eq!(ends.next_kind(), Some(OpKind::Recv));
         ends.link.cut(CloseReason::Displaced, ends.now(), &ends.cx);
         assert_eq!(ends.end(), CloseReason::Displaced);
     });
@@ -547,7 +538,7 @@ fn a_handshake_may_end_before_it_is_over() {
 #[test]
 fn the_peer_is_awaited_after_a_record_that_cannot_be_opened() {
     let in_handshake: fn(&mut Ends<'_>) = |ends| {
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        assert_eq!(ends.next_kind(), Some(OpKind::Recv));
         ends.wire[5] ^= 1;
         ends.receive();
     };
@@ -557,53 +548,46 @@ fn the_peer_is_awaited_after_a_record_that_cannot_be_opened() {
         *ends.wire.last_mut().expect("a record") ^= 1;
         ends.receive();
     };
-    for begin in [in_handshake, after_it] {
-        run_test(ClearHttp1, |mut ends| {
-            begin(&mut ends);
-            ends.shut();
-            assert!(!ends.link.is_idle() && !ends.link.is_shaking_hands());
+    let rests: [fn(&mut Ends<'_>); 5] = [
+        |ends| {
             ends.complete(Done::Recv(Ok(b"more")));
-            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            assert_eq!(ends.next_kind(), Some(OpKind::Recv));
             ends.complete(Done::Recv(Ok(&[])));
-            assert_eq!(ends.end(), CloseReason::BadRecord);
-        });
-        run_test(ClearHttp1, |mut ends| {
-            begin(&mut ends);
-            ends.shut();
+        },
+        |ends| {
             let began = ends.tick;
             ends.tick += 10;
             ends.complete(Done::Recv(Ok(b"more")));
-            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            assert_eq!(ends.next_kind(), Some(OpKind::Recv));
             assert_eq!(ends.expire(), Some(Abandoned::All));
             assert_eq!(ends.tick - began, ends.cx.site.deadlines.linger_ms_max);
-            assert_eq!(ends.end(), CloseReason::BadRecord);
-        });
-        run_test(ClearHttp1, |mut ends| {
-            begin(&mut ends);
-            ends.shut();
+        },
+        |ends| {
             let mut rest = ends.cx.site.limits.linger_bytes_max as usize;
             let piece = vec![0_u8; 64 << 10];
             while let Some(later) = rest.checked_sub(piece.len()) {
                 rest = later;
                 ends.complete(Done::Recv(Ok(&piece)));
-                assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+                assert_eq!(ends.next_kind(), Some(OpKind::Recv));
             }
             ends.complete(Done::Recv(Ok(&piece[..=rest])));
-            assert_eq!(ends.end(), CloseReason::BadRecord);
-        });
-        run_test(ClearHttp1, |mut ends| {
-            begin(&mut ends);
-            ends.shut();
+        },
+        |ends| {
             ends.link.cut(CloseReason::Displaced, ends.now(), &ends.cx);
             assert_eq!(ends.link.abandoned(), Some(Abandoned::All));
-            assert_eq!(ends.end(), CloseReason::BadRecord, "it is counted as that");
-        });
-        run_test(ClearHttp1, |mut ends| {
-            begin(&mut ends);
-            ends.shut();
-            ends.complete(Done::Recv(Err(Fault::Reset)));
-            assert_eq!(ends.end(), CloseReason::BadRecord);
-        });
+        },
+        |ends| ends.complete(Done::Recv(Err(Fault::Reset))),
+    ];
+    for begin in [in_handshake, after_it] {
+        for (number, rest) in rests.into_iter().enumerate() {
+            run_test(ClearHttp1, |mut ends| {
+                begin(&mut ends);
+                ends.shut();
+                assert!(!ends.link.is_idle() && !ends.link.is_shaking_hands());
+                rest(&mut ends);
+                assert_eq!(ends.end(), CloseReason::BadRecord, "rest {number}");
+            });
+        }
     }
 }
 
@@ -611,7 +595,7 @@ fn the_peer_is_awaited_after_a_record_that_cannot_be_opened() {
 fn check_begun(inner: impl Links<Blank> + Copy) {
     for is_before in [false, true] {
         run_test(inner, |mut ends| {
-            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            assert_eq!(ends.next_kind(), Some(OpKind::Recv));
             if is_before {
                 ends.link.peer_began();
             }
@@ -630,37 +614,35 @@ fn check_begun(inner: impl Links<Blank> + Copy) {
 
 #[test]
 fn a_server_that_goes_away_finishes_a_handshake_that_was_begun() {
-    run_test(ClearHttp1, |mut ends| {
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
-        ends.link.drain(ends.now(), &ends.cx);
-        assert_eq!(ends.expire(), Some(Abandoned::All));
-        assert_eq!(ends.tick - 1_000, ends.cx.site.deadlines.drain_first_ms());
-        assert_eq!(ends.end(), CloseReason::Drained);
-    });
-    run_test(ClearHttp1, |mut ends| {
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
-        ends.link.drain(ends.now(), &ends.cx);
-        ends.wire.truncate(7);
-        ends.receive();
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
-        assert_eq!(ends.expire(), Some(Abandoned::All));
-        let limit = ends.cx.site.deadlines.handshake_ms_max;
-        assert_eq!(ends.tick - 1_000, limit, "a handshake that was begun has its time");
-        assert_eq!(ends.end(), CloseReason::HandshakeDeadline);
-    });
+    for (bytes, reason) in [(0, CloseReason::Drained), (7, CloseReason::HandshakeDeadline)] {
+        run_test(ClearHttp1, |mut ends| {
+            assert_eq!(ends.next_kind(), Some(OpKind::Recv));
+            ends.link.drain(ends.now(), &ends.cx);
+            let deadlines = &ends.cx.site.deadlines;
+            let mut limit = deadlines.drain_first_ms();
+            if bytes > 0 {
+                // A handshake that was begun has its time.
+                limit = deadlines.handshake_ms_max;
+                ends.wire.truncate(bytes);
+                ends.receive();
+                assert_eq!(ends.next_kind(), Some(OpKind::Recv));
+            }
+            assert_eq!(ends.expire(), Some(Abandoned::All));
+            assert_eq!(ends.tick - 1_000, limit, "after {bytes} bytes");
+            assert_eq!(ends.end(), reason);
+        });
+    }
     check_begun(ClearHttp1);
     check_begun(Proxied);
     run_test(ClearHttp1, |mut ends| {
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        assert_eq!(ends.next_kind(), Some(OpKind::Recv));
         let rest = ends.wire.split_off(7);
         ends.receive();
         ends.link.drain(ends.now(), &ends.cx);
         ends.wire = rest;
         ends.settle();
-        ends.send_plain(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
-        ends.receive();
-        let op = ends.link.next_op().expect("it is answered");
-        ends.send(op);
+        ends.request(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
+        ends.answer("it is answered");
         let head = String::from_utf8_lossy(&ends.plain).into_owned();
         assert!(head.starts_with("HTTP/1.1 204 ") && head.contains("Connection: close"), "{head}");
     });
@@ -673,8 +655,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 fn the_handshake_chooses_the_protocol() {
     run_agreed(b"h2", ClearHttp1, |mut ends| {
         ends.settle();
-        ends.send_plain(PREFACE);
-        ends.receive();
+        ends.request(PREFACE);
         ends.settle();
         assert_eq!(ends.plain[3..9], [4, 0, 0, 0, 0, 0], "settings come first");
     });
@@ -683,10 +664,8 @@ fn the_handshake_chooses_the_protocol() {
             // The address is one with TLS: nothing else than the handshake chooses.
             ends.link = Link::new(peer().in_class(ListenerClass(1)), ends.now(), &ends.cx);
             ends.settle();
-            ends.send_plain(PREFACE);
-            ends.receive();
-            let op = ends.link.next_op().expect("it is answered");
-            ends.send(op);
+            ends.request(PREFACE);
+            ends.answer("it is answered");
             assert!(ends.plain.starts_with(b"HTTP/1.1 505 "), "{:?}", ends.plain);
         });
     }
@@ -726,7 +705,7 @@ fn records_may_hold_a_request_of_http2() {
 fn a_handshake_is_announced_until_it_is_over() {
     run_test(ClearHttp1, |mut ends| {
         assert!(ends.link.is_shaking_hands());
-        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        assert_eq!(ends.next_kind(), Some(OpKind::Recv));
         ends.receive();
         assert!(ends.link.is_shaking_hands(), "the client's last message is to come");
         ends.settle();
