@@ -118,6 +118,7 @@ struct Node {
     inode: Arc<Inode>,
 }
 
+#[derive(Default)]
 pub(crate) struct Disk {
     /// Names that change and are requested more often than others.
     pub(crate) hot: Vec<&'static str>,
@@ -134,14 +135,7 @@ impl Disk {
     /// Makes a disk with most of [`NAMES`].
     pub(crate) fn new(dice: &mut Dice) -> Self {
         let hot = (0..dice.between(1, 4)).map(|_| dice.pick(&NAMES)).collect();
-        let mut disk = Self {
-            hot,
-            nodes: BTreeMap::new(),
-            faults: BTreeMap::new(),
-            live: Arc::default(),
-            inodes: 0,
-            changes: 0,
-        };
+        let mut disk = Self { hot, ..Self::default() };
         for name in NAMES {
             if disk.hot.contains(&name) || !dice.one_in(4) {
                 disk.replace(name, 0, dice);

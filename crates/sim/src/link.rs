@@ -32,7 +32,7 @@ pub(crate) struct Parked {
     pub(crate) disk: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Link {
     pub(crate) number: usize,
     pub(crate) conn: Option<regatta_origin::Link<SimFile>>,
@@ -109,47 +109,7 @@ pub(crate) struct Link {
 impl Link {
     /// Makes a connection that has not been accepted.
     pub(crate) fn new(number: usize, peer: Peer, pipe: Pipe, lateness: u64) -> Self {
-        Self {
-            number,
-            conn: None,
-            parked: None,
-            pipe,
-            peer,
-            seal: None,
-            wire_received: 0,
-            deadline: 0,
-            lateness,
-            requests: Vec::new(),
-            reader: Reader::default(),
-            received: Vec::new(),
-            ended: false,
-            sent: 0,
-            moved: false,
-            held: false,
-            ends: Vec::new(),
-            offered: None,
-            drained: None,
-            refused: None,
-            limited: false,
-            records: SentRecords::default(),
-            broke: None,
-            shrank: false,
-            postponed: None,
-            unreadable: Vec::new(),
-            asking: None,
-            acked: vec![(0, 0)],
-            overdue: None,
-            given_up: Default::default(),
-            waited: 0,
-            sending_since: None,
-            rested: Stamp::default(),
-            active: 0,
-            last_status: 0,
-            terminal: false,
-            shut: None,
-            lingered: 0,
-            closed: None,
-        }
+        Self { number, peer, pipe, lateness, acked: vec![(0, 0)], ..Self::default() }
     }
 
     /// Time from which the operation that is out can be performed.

@@ -51,9 +51,10 @@ impl Pipe {
 }
 
 /// Way in which a peer reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// All that has arrived, at once.
+    #[default]
     Prompt,
     /// At most this many bytes at a time.
     Slow(u64),
@@ -62,15 +63,16 @@ pub(crate) enum Reading {
 }
 
 /// Act of a peer without further requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ending {
+    #[default]
     Silence,
     HalfClose,
     Reset,
 }
 
 /// A peer's habits, and its remaining acts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Peer {
     /// Number of requests that it still has to make.
     pub(crate) left: u64,
@@ -107,8 +109,6 @@ impl Peer {
         let peer = Self {
             left: dice.pick(&[0, 1, 2, 3, 5, 9, 20, 30]),
             burst: dice.pick(&[1, 1, 1, 2, 4, 20]),
-            out: VecDeque::new(),
-            sent: 0,
             piece: dice.pick(&[1 << 20, 1 << 20, 1 << 20, 300, 40, 5, 1]),
             pace: dice.pick(&[0, 0, 2, 20, 200]),
             think: dice.pick(&[0, 0, 10, 300, 1_500, 70_000]),
@@ -120,9 +120,9 @@ impl Peer {
                 Ending::Reset,
             ]),
             leaves_at: if dice.one_in(12) { dice.below(1_000) } else { NEVER },
-            left_how: None,
             polite: !dice.one_in(4),
             next: dice.below(300),
+            ..Self::default()
         };
         let pipe = Pipe {
             inbound_max: dice.pick(&[1 << 20, 4_096, 64]),

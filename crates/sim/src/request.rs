@@ -8,8 +8,9 @@ use regatta_http::date;
 use regatta_origin::Limits;
 
 /// Meaning of a method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Verb {
+    #[default]
     Get,
     Head,
     Options,
@@ -19,11 +20,12 @@ pub(crate) enum Verb {
 }
 
 /// Meaning of a target.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Goal {
     Path(PathGoal),
     /// A malformed path: 400, and the connection continues.
     BadPath,
+    #[default]
     Server,
 }
 
@@ -38,8 +40,9 @@ pub(crate) struct PathGoal {
 }
 
 /// Content after a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Content {
+    #[default]
     None,
     Length(u64),
     /// This many bytes, including their framing.
@@ -49,8 +52,9 @@ pub(crate) enum Content {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Expect {
+    #[default]
     None,
     Continue,
     Unknown,
@@ -92,7 +96,7 @@ pub(crate) enum Range {
     Invalid,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     pub(crate) verb: Verb,
     pub(crate) goal: Goal,
@@ -116,26 +120,8 @@ pub(crate) struct Request {
 
 impl Request {
     /// A request of HTTP/1.1 without fields, and not written yet.
-    pub(crate) const fn new(verb: Verb, goal: Goal) -> Self {
-        Self {
-            verb,
-            goal,
-            refusals: Vec::new(),
-            http10: false,
-            persistent: true,
-            content: Content::None,
-            expect: Expect::None,
-            if_match: None,
-            if_none_match: None,
-            if_modified_since: None,
-            if_unmodified_since: None,
-            if_range: None,
-            range: None,
-            accept_encoding: None,
-            navigation: false,
-            wire: Vec::new(),
-            head_bytes: 0,
-        }
+    pub(crate) fn new(verb: Verb, goal: Goal) -> Self {
+        Self { verb, goal, persistent: true, ..Self::default() }
     }
 
     /// Whether its content is not discarded before the response.

@@ -12,7 +12,7 @@ use regatta_origin::Limits;
 const FIELD_BYTES: usize = 32;
 
 /// Request, and what is to be sent of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Made {
     pub(super) request: Request,
     pub(super) fields: Vec<FieldText>,
@@ -49,14 +49,7 @@ pub(super) fn make(dice: &mut Dice, sources: &Sources<'_>) -> Made {
     if maker.dice.one_in(3) {
         request.accept_encoding = Some(maker.codings(&mut lines));
     }
-    let mut made = Made {
-        request,
-        fields: Vec::new(),
-        content_bytes: 0,
-        ends: true,
-        has_trailers: false,
-        is_malformed: false,
-    };
+    let mut made = Made { request, ends: true, ..Made::default() };
     add_others(&mut made, dice, limits, &mut lines);
     let path = without_authority(&target);
     made.fields = pseudo_fields(dice, method, path);
