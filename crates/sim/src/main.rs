@@ -5,7 +5,7 @@ use regatta_sim::{
     BrokenCheck, DuplexReport, Report, Violation, announce_panics, run, run_frames, run_http2,
     run_sealed, run_sealed_frames, run_sealed_http2, whole_trace,
 };
-use std::{fmt, num::ParseIntError, process::ExitCode, time::Instant};
+use std::{process::ExitCode, time::Instant};
 
 const USAGE: &str = "usage: regatta-sim [--seeds N [--from S]] | --seed S [--sealed] \
                      [--trace | --frames | --http2]";
@@ -43,35 +43,13 @@ struct Orders {
     sealed: bool,
 }
 
-/// Word of the command line that is not understood.
-#[derive(Debug)]
-enum OrderFault {
-    /// The word needs a number, and is the last.
-    NoNumber(String),
-    /// The text behind the word is no number.
-    NotANumber(String, String, ParseIntError),
-    UnknownWord(String),
-}
-
-impl fmt::Display for OrderFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoNumber(word) => write!(f, "{word} needs a number"),
-            Self::NotANumber(word, text, error) => write!(f, "{word} {text}: {error}"),
-            Self::UnknownWord(word) => write!(f, "unknown word {word}"),
-        }
-    }
-}
-
-impl std::error::Error for OrderFault {}
-
 impl Orders {
-    fn read(mut words: impl Iterator<Item = String>) -> Result<Self, OrderFault> {
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Self, BrokenCheck> {
         let mut orders = Self { seeds: 1_000, ..Self::default() };
         while let Some(word) = words.next() {
             let mut number = || {
-                let text = words.next().ok_or_else(|| OrderFault::NoNumber(word.clone()))?;
-                let wrong = |error| OrderFault::NotANumber(word.clone(), text.clone(), error);
+                let text = words.next().ok_or_else(|| format!("{word} needs a number"))?;
+                let wrong = |error| BrokenCheck::from(format!("{word} {text}: {error}"));
                 text.parse::<u64>().map_err(wrong)
             };
             match &*word {
@@ -82,7 +60,7 @@ impl Orders {
                 "--frames" => orders.frames = true,
                 "--http2" => orders.http2 = true,
                 "--sealed" => orders.sealed = true,
-                _ => return Err(OrderFault::UnknownWord(word)),
+                _ => return Err(format!("unknown word {word}").into()),
             }
         }
         Ok(orders)
