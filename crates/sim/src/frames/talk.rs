@@ -216,38 +216,3 @@ fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<DuplexReport, BrokenCh
     };
     ended.map(|()| world.report).map_err(replay)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use regatta_op::DISK_OPS_MAX;
-
-    fn all(run: fn(u64) -> Result<DuplexReport, BrokenCheck>, seeds: u64) -> DuplexReport {
-        let mut sums = DuplexReport::default();
-        for seed in 0..seeds {
-            match run(seed) {
-                Ok(report) => sums.add(&report),
-                Err(what) => panic!("{what}"),
-            }
-        }
-        println!("{sums:?}");
-        assert_eq!((sums.exchanges_max, sums.disk_ops_max), (8, DISK_OPS_MAX), "{sums:?}");
-        sums
-    }
-
-    #[test]
-    fn eight_exchanges_go_on_at_once() {
-        let sums = all(run_frames, 512);
-        assert!(sums.answers > 2_000 && sums.overtaking > 100, "{sums:?}");
-        assert!(sums.duplex > 100 && sums.warmed > 100, "{sums:?}");
-        assert!(sums.given_up > 10 && sums.drained > 50 && sums.refused > 20, "{sums:?}");
-    }
-
-    #[test]
-    fn eight_exchanges_go_on_at_once_behind_a_seal() {
-        let sums = all(run_sealed_frames, 256);
-        assert!(sums.answers > 1_000 && sums.overtaking > 30, "{sums:?}");
-        assert!(sums.duplex > 100 && sums.unshaken > 50, "{sums:?}");
-        assert!(sums.given_up > 5 && sums.drained > 25 && sums.spoilt > 10, "{sums:?}");
-    }
-}

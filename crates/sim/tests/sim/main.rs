@@ -1,5 +1,5 @@
 //! Connections under the simulator: whole schedules, and a sealed connection alone.
 
-mod http2;
+mod exchanges;
 mod schedules;
 mod sealed;

@@ -1,0 +1,69 @@
+//! Schedules of several exchanges at once, in HTTP/2 and in frames, that must be judged right.
+//! Planted mistakes must be seen.
+use crate::schedules::see;
+use regatta_op::DISK_OPS_MAX;
+use regatta_sim::{
+    BrokenCheck, DuplexReport, Plant, run_frames, run_http2, run_http2_planted, run_sealed_frames,
+    run_sealed_http2,
+};
+
+/// Runs the schedules of the first seeds; `cargo xtask sim` runs more.
+fn all(run: fn(u64) -> Result<DuplexReport, BrokenCheck>, seeds: u64) -> DuplexReport {
+    let mut sums = DuplexReport::default();
+    for seed in 0..seeds {
+        match run(seed) {
+            Ok(report) => sums.add(&report),
+            Err(what) => panic!("{what}"),
+        }
+    }
+    println!("{sums:?}");
+    sums
+}
+
+#[test]
+fn every_http2_schedule_is_as_the_model_says() {
+    let sums = all(run_http2, 256);
+    assert!(sums.answers > 1_000 && sums.overtaking > 50, "{sums:?}");
+    assert!(sums.exchanges_max > 8 && sums.disk_ops_max == 4, "{sums:?}");
+    assert!(sums.resets > 20 && sums.goodbyes > 50 && sums.violations > 20, "{sums:?}");
+    assert!(sums.duplex > 50 && sums.given_up > 5 && sums.drained > 25, "{sums:?}");
+}
+
+#[test]
+fn every_sealed_http2_schedule_is_as_the_model_says() {
+    let sums = all(run_sealed_http2, 144);
+    assert!(sums.answers > 400 && sums.overtaking > 10, "{sums:?}");
+    assert!(sums.resets > 5 && sums.goodbyes > 10 && sums.unshaken > 10, "{sums:?}");
+}
+
+#[test]
+fn eight_exchanges_go_on_at_once() {
+    let sums = all(run_frames, 512);
+    assert_eq!((sums.exchanges_max, sums.disk_ops_max), (8, DISK_OPS_MAX), "{sums:?}");
+    assert!(sums.answers > 2_000 && sums.overtaking > 100, "{sums:?}");
+    assert!(sums.duplex > 100 && sums.warmed > 100, "{sums:?}");
+    assert!(sums.given_up > 10 && sums.drained > 50 && sums.refused > 20, "{sums:?}");
+}
+
+#[test]
+fn eight_exchanges_go_on_at_once_behind_a_seal() {
+    let sums = all(run_sealed_frames, 256);
+    assert_eq!((sums.exchanges_max, sums.disk_ops_max), (8, DISK_OPS_MAX), "{sums:?}");
+    assert!(sums.answers > 1_000 && sums.overtaking > 30, "{sums:?}");
+    assert!(sums.duplex > 100 && sums.unshaken > 50, "{sums:?}");
+    assert!(sums.given_up > 5 && sums.drained > 25 && sums.spoilt > 10, "{sums:?}");
+}
+
+#[test]
+fn an_http2_seed_replays() {
+    for run in [run_http2, run_sealed_http2] {
+        for seed in 0..20 {
+            assert_eq!(run(seed), run(seed), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn every_planted_mistake_of_http2_is_seen() {
+    see(&Plant::HTTP2, |seed, plant| run_http2_planted(seed, plant).err());
+}
