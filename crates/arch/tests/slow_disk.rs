@@ -5,17 +5,17 @@
 //! Slow are injected faults, and the simulated disk once the page cache has lost the files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use regatta_arch::{
-    ARCHITECTURES, Env, Share, conn::accept, find, options::Settings, releases::Releases,
-};
+#[path = "arch/env.rs"]
+mod env;
+
+use env::{env, settings, share};
+use regatta_arch::{ARCHITECTURES, Env, conn::accept, find};
 use regatta_metrics::{Arena, Counter};
-use regatta_origin::{ClearHttp1, ListenerClass, NoLog, Site};
+use regatta_origin::{CachingRules, Site};
 use regatta_sys::{
-    Bell, OpenRules, Resident, Root, StaticFile, by_mincore,
-    channel::Channel,
+    Bell, Resident, StaticFile, by_mincore,
     hook::{self, Plan},
     process::{Child, Exit, fork_worker},
-    shm,
     simulated_disk::{self, Model},
     socket::{ListenSpec, listen, local_addr},
 };
@@ -28,7 +28,6 @@ use std::{
     net::{SocketAddr, TcpStream},
     os::fd::AsFd,
     path::{Path, PathBuf},
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -163,7 +162,7 @@ impl Server {
     fn start(path: &Path, row: &Row, fault: SlowCase) -> Self {
         let SlowCase { slow, file, stall, time } = fault;
         let (name, options, waits) = row;
-        let env = env(path, options);
+        let env = patient(path, options);
         let address = local_addr(env.sockets[0].as_fd()).unwrap();
         let driver = find(name).unwrap().driver;
         let channel = env.root_channels[0].as_fd();
@@ -242,39 +241,16 @@ impl Server {
     }
 }
 
-fn env(path: &Path, options: &[(&str, &str)]) -> Env {
-    let shared = Box::leak(Box::new(shm::create(Arena::count_words(1)).unwrap()));
-    let mut specs: Vec<_> = ARCHITECTURES.iter().flat_map(|one| one.driver.options).collect();
-    specs.extend(accept::OPTIONS);
-    let mut settings = Settings::defaults(specs.iter().copied());
-    // A machine busy with other work must not look like a slow disk.
-    for (key, value) in options.iter().chain(&[("event.stall_us", "500 ms")]) {
-        let spec = specs.iter().find(|spec| spec.key == *key).unwrap();
-        settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
-    }
-    let mut site = Site::default();
-    site.caching.revalidate_ms = 60_000;
+/// Environment of one worker, for which a machine busy with other work is no slow disk.
+fn patient(path: &Path, options: &[(&str, &str)]) -> Env {
+    let specs = ARCHITECTURES.iter().flat_map(|one| one.driver.options).chain(accept::OPTIONS);
+    let sets = [options, &[("event.stall_us", "500 ms")]].concat();
+    let settings = settings(&specs.collect::<Vec<_>>(), &sets);
+    let listener = listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap();
+    let caching = CachingRules { revalidate_ms: 60_000, ..CachingRules::default() };
     Env {
-        sockets: vec![listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap()],
-        classes: vec![ListenerClass::CLEAR],
-        root: Root::open(path).unwrap(),
-        root_channels: vec![Channel::pair().unwrap().0],
-        releases: Releases::new(1, Box::new(|_, _, _| Arc::default())),
-        rules: OpenRules::default(),
-        site,
-        links: Box::new(ClearHttp1),
-        arena: Arena::create(shared.words(), 1),
-        bells: vec![Bell::new().unwrap()],
-        shares: vec![Share {
-            slots: 0..1,
-            listeners: 0..1,
-            connections_max: 100,
-            cpus: Vec::new(),
-        }],
-        settings,
-        shared: None,
-        open_log: Box::new(|_| Box::new(NoLog)),
-        end_process: || {},
+        site: Site { caching, ..Site::default() },
+        ..env(path, settings, vec![listener], vec![share(0..1, 0..1, 100)])
     }
 }
 

@@ -1,32 +1,17 @@
 //! Classes of listeners: under every driver, connections get the links of their listener's class.
 //!
 //! Flash is tested in schedules alone: its helpers are processes, and nothing here forks.
-use crate::sealed::{SealedClient, Sealing};
-use regatta_arch::{
-    ARCHITECTURES, Driver, Env, Share, conn::accept, find, options::Settings, releases::Releases,
+use crate::{
+    env::{env, settings, share},
+    rig::{TestFile, connect, get},
+    sealed::{SealedClient, Sealing},
 };
-use regatta_metrics::Arena;
-use regatta_origin::{ClearHttp1, ListenerClass, NoLog, Site};
-use regatta_sys::{
-    Bell, OpenRules, Root,
-    channel::Channel,
-    shm,
-    socket::{ListenSpec, listen, local_addr},
-};
+use regatta_arch::{ARCHITECTURES, Driver, Env, conn::accept, find};
+use regatta_origin::{ClearHttp1, ListenerClass};
+use regatta_sys::socket::{ListenSpec, listen, local_addr};
 use regatta_testkit::folder::Folder;
-use std::{
-    fs,
-    io::{Read, Write},
-    net::TcpStream,
-    os::fd::{AsFd, OwnedFd},
-    path::Path,
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{os::fd::AsFd, path::Path, thread};
 
-/// Time that the machine may take for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// An architecture of each driver but flash's.
 const NAMES: [&str; 11] =
     ["sped", "amped", "laio", "cohort", "mp", "mt", "hybrid", "knot-c", "watpipe5", "seda", "bio"];
@@ -34,7 +19,7 @@ const CLASSES: [ListenerClass; 3] = [ListenerClass::CLEAR, ListenerClass(1), Lis
 /// Sockets that a process accepts from: it has other numbers for them than the server.
 const SEALED_AT: usize = 1;
 const CLEAR_AT: usize = 2;
-const BODY: &str = "what the file contains";
+const FILE: TestFile = TestFile { name: "file", bytes: 22 };
 
 #[test]
 fn every_driver_gives_connections_the_links_of_their_class() {
@@ -47,17 +32,18 @@ fn every_driver_gives_connections_the_links_of_their_class() {
 fn serve_both(name: &str) {
     println!("{name}");
     let folder = Folder::new("classes");
-    fs::write(folder.join("file"), BODY).unwrap();
+    FILE.write(&folder);
     let driver = find(name).unwrap().driver;
-    let env: &'static Env = Box::leak(Box::new(env(driver, &folder)));
+    let env: &'static Env = Box::leak(Box::new(classes(driver, &folder)));
     let process = |process| thread::spawn(move || (driver.work)(env, process));
     let work: Vec<_> = (0..env.shares.len()).map(process).collect();
     for client in 0..3 {
-        let mut sealed = SealedClient::new(connect(env, SEALED_AT), client);
-        let mut clear = connect(env, CLEAR_AT);
+        let peer = |socket: usize| connect(local_addr(env.sockets[socket].as_fd()).unwrap());
+        let mut sealed = SealedClient::new(peer(SEALED_AT), client);
+        let mut clear = peer(CLEAR_AT);
         for _ in 0..2 {
-            get(&mut sealed);
-            get(&mut clear);
+            get(&mut sealed, FILE);
+            get(&mut clear, FILE);
         }
     }
     env.arena.control().stop();
@@ -69,58 +55,22 @@ fn serve_both(name: &str) {
     }
 }
 
-fn env(driver: &Driver, root: &Path) -> Env {
-    let mut specs: Vec<_> = ARCHITECTURES.iter().flat_map(|one| one.driver.options).collect();
-    specs.extend(accept::OPTIONS);
-    let mut settings = Settings::defaults(specs.iter().copied());
-    let spec = specs.iter().find(|spec| spec.key == "accept.when_full").unwrap();
-    settings.set(spec, spec.kind.parse("pause").unwrap()).unwrap();
+/// Environment whose processes accept from a sealed listener and one in the clear.
+fn classes(driver: &Driver, root: &Path) -> Env {
+    let specs = ARCHITECTURES.iter().flat_map(|one| one.driver.options).chain(accept::OPTIONS);
+    let settings = settings(&specs.collect::<Vec<_>>(), &[("accept.when_full", "pause")]);
     // A process of mp has one connection, from one of the listeners.
     let (processes, connections_max) = if driver.takes("mp.step_ms") { (2, 1) } else { (1, 100) };
-    let slots = (driver.slots)(&settings);
-    let share = |process: usize| Share {
-        slots: process * slots..(process + 1) * slots,
-        listeners: SEALED_AT..CLEAR_AT + 1,
-        connections_max,
-        cpus: Vec::new(),
-    };
-    let steps = (driver.steps)(&settings);
+    let (slots, steps) = ((driver.slots)(&settings), (driver.steps)(&settings));
+    let shares = (0..processes).map(|process| {
+        let slots = process * slots..(process + 1) * slots;
+        share(slots, SEALED_AT..CLEAR_AT + 1, connections_max)
+    });
     let spec = ListenSpec { steps, ..ListenSpec::new("127.0.0.1:0".parse().unwrap()) };
-    let sockets: Vec<OwnedFd> = CLASSES.iter().map(|_| listen(&spec).unwrap()).collect();
-    let words = Box::leak(Box::new(shm::create(Arena::count_words(processes * slots)).unwrap()));
+    let sockets = CLASSES.iter().map(|_| listen(&spec).unwrap()).collect();
     Env {
-        sockets,
         classes: CLASSES.to_vec(),
-        root: Root::open(root).unwrap(),
-        root_channels: (0..processes).map(|_| Channel::pair().unwrap().0).collect(),
-        releases: Releases::new(1, Box::new(|_, _, _| Arc::default())),
-        rules: OpenRules::default(),
-        site: Site::default(),
         links: Box::new(Sealing::of_class(ClearHttp1, CLASSES[SEALED_AT])),
-        arena: Arena::create(words.words(), processes * slots),
-        bells: (0..processes).map(|_| Bell::new().unwrap()).collect(),
-        shares: (0..processes).map(share).collect(),
-        settings,
-        shared: None,
-        open_log: Box::new(|_| Box::new(NoLog)),
-        end_process: || {},
+        ..env(root, settings, sockets, shares.collect())
     }
-}
-
-fn connect(env: &Env, socket: usize) -> TcpStream {
-    let address = local_addr(env.sockets[socket].as_fd()).unwrap();
-    let peer = TcpStream::connect(address).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
-    peer
-}
-
-fn get(peer: &mut (impl Read + Write)) {
-    peer.write_all(b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    let (mut response, mut piece) = (Vec::new(), [0; 4096]);
-    while !response.ends_with(BODY.as_bytes()) {
-        let n = peer.read(&mut piece).unwrap();
-        assert!(n > 0, "the end after {} bytes", response.len());
-        response.extend_from_slice(&piece[..n]);
-    }
-    assert!(response.starts_with(b"HTTP/1.1 200 "));
 }

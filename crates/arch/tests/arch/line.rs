@@ -1,13 +1,14 @@
 //! Pipelines over real sockets and files: connections travel through stages of pollers and threads.
+use crate::rig::{ACCEPTS, PATIENCE, TURNS, TestFile, answer, around, ask, connect};
 use regatta_arch::{
     cache::thread_cache::ThreadCache,
     conn::{
-        accept::{AcceptRules, Acceptor, WhenFull},
+        accept::{AcceptRules, Acceptor},
         step::{Io, Leaves, Readiness, TurnRules},
-        worker::{Worker, WorkerEnv},
+        worker::Worker,
     },
     disk::at_once::InlineDisk,
-    drive::{FileCx, perform::Below},
+    drive::perform::Below,
     loops::{
         event_loop::EventLoop,
         line::{
@@ -20,27 +21,24 @@ use regatta_arch::{
 };
 use regatta_metrics::{Arena, Counter, Tally, Totals};
 use regatta_op::OpKind;
-use regatta_origin::{ClearHttp1, Deadlines, NoLog, Scratch, Site};
+use regatta_origin::{Deadlines, Scratch, Site};
 use regatta_sys::{
     Bell, OpenRules, Root,
     alloc_count::allocations,
     clock,
-    socket::{ListenSpec, Mode, listen, local_addr},
+    socket::{ListenSpec, listen, local_addr},
     wait::{Epoll, Poller, Select, Trigger},
 };
-use regatta_testkit::{counters::arena, folder, waits::until};
+use regatta_testkit::{counters::arena, folder::Folder, waits::until};
 use std::{
-    fs,
-    io::{BufRead, BufReader, ErrorKind, Read, Write},
-    net::{SocketAddr, TcpStream},
+    io::{BufReader, ErrorKind, Read, Write},
+    net::SocketAddr,
     os::fd::{AsFd, OwnedFd},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread,
     time::Duration,
 };
 
-/// Time that the machine may take for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
 const FILES: [TestFile; 3] = [
     TestFile { name: "small", bytes: 4096 },
     TestFile { name: "page", bytes: 100 },
@@ -49,31 +47,6 @@ const FILES: [TestFile; 3] = [
 
 /// File too long to be kept in memory: its head has a buffer of its own.
 const SENT_FROM_FILE: TestFile = TestFile { name: "middle", bytes: 20 << 10 };
-
-/// A served file: its body follows from both.
-#[derive(Clone, Copy)]
-struct TestFile {
-    name: &'static str,
-    bytes: usize,
-}
-
-struct Folder(folder::Folder);
-
-impl Folder {
-    fn new() -> Self {
-        let path = folder::Folder::new("line");
-        for TestFile { name, bytes } in FILES.into_iter().chain([SENT_FROM_FILE]) {
-            fs::write(path.join(name), body(name, bytes)).unwrap();
-        }
-        Self(path)
-    }
-}
-
-fn body(name: &str, bytes: usize) -> Vec<u8> {
-    let mut body = name.repeat(bytes.div_ceil(name.len())).into_bytes();
-    body.truncate(bytes);
-    body
-}
 
 /// Stations of a pipeline, and the slots of the stages that take from them.
 const READ: usize = 0;
@@ -144,16 +117,7 @@ struct Common<'a> {
 
 impl<'a> Common<'a> {
     const fn rules(leaves: &[OpKind]) -> TurnRules {
-        TurnRules {
-            bytes_max: 1 << 20,
-            ops_max: 64,
-            handshakes_per_round: 8,
-            full_read: false,
-            eager_write: true,
-            edge: false,
-            patience: None,
-            leaves: Leaves::new(leaves),
-        }
+        TurnRules { bytes_max: 1 << 20, leaves: Leaves::new(leaves), ..TURNS }
     }
 
     fn worker<'w>(
@@ -161,34 +125,9 @@ impl<'a> Common<'a> {
         slot: usize,
         scratch: &'w Scratch<regatta_sys::StaticFile>,
     ) -> Worker<'w, Readiness> {
-        let slot = self.arena.slot(slot);
-        let around = WorkerEnv {
-            cx: FileCx {
-                site: self.site,
-                cache: self.cache,
-                tally: Tally::Striped(slot),
-                log: &NoLog,
-                scratch,
-                links: &ClearHttp1,
-            },
-            slot,
-            control: self.arena.control(),
-            bell: self.bell,
-            log: &NoLog,
-            stall_ns: u64::MAX,
-            shared: None,
-            root: None,
-        };
-        let rules = AcceptRules {
-            count: 0,
-            events_per_accept: 0,
-            eager_read: false,
-            on_close: false,
-            when_full: WhenFull::Pause,
-            connections_max: 8,
-            mode: Mode::Nonblocking,
-            exclusive: false,
-        };
+        let tally = Tally::Striped(self.arena.slot(slot));
+        let rules = AcceptRules { eager_read: false, connections_max: 8, ..ACCEPTS };
+        let around = around(self.site, self.cache, scratch, tally, self.arena, self.bell);
         Worker::new(Acceptor::new(self.listeners, rules), around)
     }
 
@@ -264,9 +203,10 @@ fn serve(
     shape: Shape,
     client: impl FnOnce(&[SocketAddr], Arena<'_>, &Bell) + Send,
 ) -> (Vec<Totals>, u64) {
-    let folder = Folder::new();
+    let folder = Folder::new("line");
+    FILES.into_iter().chain([SENT_FROM_FILE]).for_each(|file| file.write(&folder));
     let (arena, bell) = (arena(SLOTS), Bell::new().unwrap());
-    let root = Root::open(&folder.0).unwrap();
+    let root = Root::open(&folder).unwrap();
     let mut site = Site { seed: 7, ..Site::default() };
     site.deadlines = Deadlines { idle_ms_max: 120_000, ..site.deadlines };
     site.caching.body_bytes_max = 8 << 10;
@@ -328,35 +268,6 @@ fn serve(
     (slots, common.allocated.load(Relaxed))
 }
 
-fn connect(address: SocketAddr) -> BufReader<TcpStream> {
-    let peer = TcpStream::connect(address).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
-    peer.set_write_timeout(Some(PATIENCE)).unwrap();
-    BufReader::new(peer)
-}
-
-fn ask(peer: &mut BufReader<TcpStream>, names: &[&str]) {
-    let requests = names.iter().map(|name| format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
-    peer.get_mut().write_all(requests.collect::<String>().as_bytes()).unwrap();
-}
-
-fn answer(peer: &mut BufReader<TcpStream>, TestFile { name, bytes }: TestFile) {
-    let (mut line, mut length) = (String::new(), None);
-    peer.read_line(&mut line).unwrap();
-    assert_eq!(line, "HTTP/1.1 200 OK\r\n");
-    while line != "\r\n" {
-        line.clear();
-        assert!(peer.read_line(&mut line).unwrap() > 0, "it goes on");
-        if let Some(text) = line.strip_prefix("Content-Length: ") {
-            length = Some(text.trim_end().parse().unwrap());
-        }
-    }
-    assert_eq!(length, Some(bytes), "{name}");
-    let mut found = vec![0; bytes];
-    peer.read_exact(&mut found).unwrap();
-    assert!(found == body(name, bytes), "{name}: other bytes");
-}
-
 /// Peers ask for one file after another, for several at once, and for more than fits their sockets.
 /// They get the right bytes, and each stage does its part and no other.
 fn stages_do_their_part(shape: Shape) {
@@ -366,14 +277,14 @@ fn stages_do_their_part(shape: Shape) {
             for number in 0..6 {
                 let address = addresses[number % addresses.len()];
                 scope.spawn(move || {
-                    let mut peer = connect(address);
+                    let mut peer = BufReader::new(connect(address));
                     for round in 0..30 {
-                        ask(&mut peer, &["small"]);
+                        ask(peer.get_mut(), &["small"]);
                         answer(&mut peer, small);
-                        ask(&mut peer, &["page", "small", "page"]);
+                        ask(peer.get_mut(), &["page", "small", "page"]);
                         [page, small, page].into_iter().for_each(|file| answer(&mut peer, file));
                         if round % 10 == number {
-                            ask(&mut peer, &["large", "page"]);
+                            ask(peer.get_mut(), &["large", "page"]);
                             thread::sleep(Duration::from_millis(30));
                             answer(&mut peer, large);
                             answer(&mut peer, page);
@@ -383,7 +294,7 @@ fn stages_do_their_part(shape: Shape) {
                     peer.get_mut().write_all(closing).unwrap();
                     let mut rest = Vec::new();
                     peer.read_to_end(&mut rest).unwrap();
-                    assert!(rest.ends_with(&body("page", 100)));
+                    assert!(rest.ends_with(&page.body()));
                 });
             }
         });
@@ -440,9 +351,9 @@ fn a_hit_on_its_way_allocates_nothing() {
     ] {
         let allocated = |requests: usize| {
             let (_, allocated) = serve(shape, |addresses, _, _| {
-                let mut peer = connect(addresses[0]);
+                let mut peer = BufReader::new(connect(addresses[0]));
                 for _ in 0..requests {
-                    ask(&mut peer, &[file.name]);
+                    ask(peer.get_mut(), &[file.name]);
                     answer(&mut peer, file);
                 }
             });

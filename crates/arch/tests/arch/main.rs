@@ -6,8 +6,10 @@
 
 mod classes;
 mod control;
+mod env;
 mod event_loop;
 mod line;
+mod rig;
 mod sealed;
 mod threads;
 mod worker;

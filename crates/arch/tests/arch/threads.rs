@@ -2,22 +2,24 @@
 //! deadlines, drain, counters and whole lines in the log, and start threads when due. A pool of
 //! threads serves a protocol with several operations out at once. A process that is one such thread
 //! ends while others continue. All of them serve sealed connections, too.
-use crate::sealed::{SealedClient, Sealing};
+use crate::{
+    env::{env, settings, share},
+    rig::{PATIENCE, TestFile, answer, ask, connect, get},
+    sealed::{SealedClient, Sealing},
+};
 use regatta_arch::{
-    Driver, Env, Share, WorkError,
+    Driver, Env, WorkError,
     architectures::{hybrid, mp, mt::DRIVER},
     conn::{accept, worker::NextRoot},
-    options::Settings,
-    releases::Releases,
 };
-use regatta_metrics::{Arena, Counter, Gauge, Histogram, Totals};
-use regatta_origin::{ClearHttp1, Deadlines, Links, ListenerClass, Site};
+use regatta_metrics::{Counter, Gauge, Histogram, Totals};
+use regatta_origin::{ClearHttp1, Deadlines, Links, Site};
 use regatta_server::log::{AccessLog, AccessLogOptions, ErrorLog, Format, LogDestination};
 use regatta_sim::{Answer, Client, Frames};
 use regatta_sys::{
-    Bell, OpenRules, Root, StaticFile,
+    Root, StaticFile,
     channel::Channel,
-    clock, shm,
+    clock,
     socket::{ListenSpec, Steps, listen, local_addr},
 };
 use regatta_testkit::{folder::Folder, waits::until};
@@ -27,13 +29,10 @@ use std::{
     net::{SocketAddr, TcpStream},
     os::fd::AsFd,
     path::Path,
-    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-/// Time that the machine may take for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Files: one that the cache keeps in memory, and one that is sent from its descriptor. Of the
 /// last, a peer that does not read takes only a part.
 const FILES: [TestFile; 3] = [
@@ -42,12 +41,6 @@ const FILES: [TestFile; 3] = [
     TestFile { name: "huge", bytes: 32 << 20 },
 ];
 
-/// A served file: its body follows from both.
-#[derive(Clone, Copy)]
-struct TestFile {
-    name: &'static str,
-    bytes: usize,
-}
 /// Slots of counters, which the threads share.
 const SLOTS: usize = 3;
 
@@ -79,25 +72,38 @@ impl Server {
     ) -> Self {
         let folder = Folder::new(&format!("threads-{name}"));
         fs::create_dir(folder.join("root")).unwrap();
-        for TestFile { name, bytes } in FILES {
-            fs::write(folder.join("root").join(name), body(name, bytes)).unwrap();
-        }
+        FILES.into_iter().for_each(|file| file.write(&folder.join("root")));
         let (theirs, roots) = Channel::pair().unwrap();
-        let mut env = env(driver, &folder, step, deadlines, links, theirs);
-        let (step, count) = (format!("{} ms", step.as_millis()), threads.to_string());
-        let pool = [("pool.step_ms", &*step), ("pool.threads", &*count)];
-        let (most, own) = if driver.takes("pool.threads") {
+        let (waits, count) = (format!("{} ms", step.as_millis()), threads.to_string());
+        let pool = [("pool.step_ms", &*waits), ("pool.threads", &*count)];
+        let is_pool = driver.takes("pool.threads");
+        let (most, own) = if is_pool {
             (100, &pool[..])
         } else if driver.takes("mp.step_ms") {
-            (1, &[("mp.step_ms", &*step)][..])
+            (1, &[("mp.step_ms", &*waits)][..])
         } else {
-            (threads, &[("threads.step_ms", &*step)][..])
+            (threads, &[("threads.step_ms", &*waits)][..])
         };
-        env.shares[0].connections_max = most;
-        for (key, value) in sets.iter().chain(own) {
-            let spec = driver.options.iter().find(|spec| spec.key == *key).unwrap();
-            env.settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
-        }
+        let specs: Vec<_> = driver.options.iter().chain(accept::OPTIONS).collect();
+        let steps = if is_pool { Steps::Connections(step) } else { Steps::All(step) };
+        let spec = ListenSpec { steps, ..ListenSpec::new("127.0.0.1:0".parse().unwrap()) };
+        let env = env(
+            &folder.join("root"),
+            settings(&specs, &[sets, own].concat()),
+            vec![listen(&spec).unwrap()],
+            vec![share(0..SLOTS, 0..1, most)],
+        );
+        let (site, arena) = (Site { deadlines, ..Site::default() }, env.arena);
+        let (log, errors) = logs(&folder);
+        let env = Env {
+            root_channels: vec![theirs],
+            site,
+            links,
+            open_log: Box::new(move |tally| {
+                Box::new(log.sink(tally, *arena.control(), errors.clone()))
+            }),
+            ..env
+        };
         let env: &'static Env = Box::leak(Box::new(env));
         let address = local_addr(env.sockets[0].as_fd()).unwrap();
         let work = Some(thread::spawn(move || (driver.work)(env, 0)));
@@ -105,9 +111,7 @@ impl Server {
     }
 
     fn connect(&self) -> TcpStream {
-        let peer = TcpStream::connect(self.address).unwrap();
-        peer.set_read_timeout(Some(PATIENCE)).unwrap();
-        peer
+        connect(self.address)
     }
 
     fn totals(&self) -> Totals {
@@ -140,83 +144,13 @@ impl Drop for Server {
     }
 }
 
-fn env(
-    driver: &Driver,
-    folder: &Path,
-    step: Duration,
-    deadlines: Deadlines,
-    links: Box<dyn Links<StaticFile> + Sync>,
-    roots: Channel,
-) -> Env {
-    let shared = Box::leak(Box::new(shm::create(Arena::count_words(SLOTS)).unwrap()));
-    let arena = Arena::create(shared.words(), SLOTS);
-    let errors = ErrorLog::open(LogDestination::Stderr, None, None).unwrap();
+/// Opens the logs of a server in this folder.
+fn logs(folder: &Path) -> (AccessLog, ErrorLog) {
     let destination = LogDestination::Path(folder.join("access"));
     let (format, stall_ns) = (Format::Common, u64::MAX);
     let options = AccessLogOptions { destination, format, owner: None, stall_ns, has_units: true };
-    let log = AccessLog::open(options).unwrap();
-    let address = "127.0.0.1:0".parse().unwrap();
-    let all = !driver.takes("pool.threads");
-    let steps = if all { Steps::All(step) } else { Steps::Connections(step) };
-    let spec = ListenSpec { steps, ..ListenSpec::new(address) };
-    Env {
-        sockets: vec![listen(&spec).unwrap()],
-        classes: vec![ListenerClass::CLEAR],
-        root: Root::open(&folder.join("root")).unwrap(),
-        root_channels: vec![roots],
-        releases: Releases::new(1, Box::new(|_, _, _| Arc::default())),
-        rules: OpenRules::default(),
-        site: Site { deadlines, ..Site::default() },
-        links,
-        arena,
-        bells: vec![Bell::new().unwrap()],
-        shares: vec![Share {
-            slots: 0..SLOTS,
-            listeners: 0..1,
-            connections_max: 0,
-            cpus: Vec::new(),
-        }],
-        settings: Settings::defaults(driver.options.iter().chain(accept::OPTIONS)),
-        shared: None,
-        open_log: Box::new(move |tally| {
-            Box::new(log.sink(tally, *arena.control(), errors.clone()))
-        }),
-        end_process: || {},
-    }
-}
-
-fn body(name: &str, bytes: usize) -> Vec<u8> {
-    let salt = name.len();
-    let period = (0..3 * 251).map(|at| u8::try_from((at / 3 + salt) % 251).unwrap());
-    let period: Vec<u8> = period.collect();
-    let mut body = period.repeat(bytes.div_ceil(period.len()));
-    body.truncate(bytes);
-    body
-}
-
-fn ask(peer: &mut impl Write, name: &str) {
-    write!(peer, "GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-}
-
-fn get(peer: &mut (impl Read + Write), file: TestFile) {
-    ask(peer, file.name);
-    answer(peer, file);
-}
-
-/// Reads all of the response that has this file.
-fn answer(peer: &mut impl Read, TestFile { name, bytes }: TestFile) {
-    let (mut response, mut piece) = (Vec::new(), vec![0; 64 << 10]);
-    let head = loop {
-        let n = peer.read(&mut piece).unwrap();
-        assert!(n > 0, "{name}: the end after {} bytes", response.len());
-        response.extend_from_slice(&piece[..n]);
-        let head = response.windows(4).position(|end| end == b"\r\n\r\n");
-        if let Some(head) = head.filter(|head| response.len() == head + 4 + bytes) {
-            break head + 4;
-        }
-    };
-    assert!(response.starts_with(b"HTTP/1.1 200 "));
-    assert!(response[head..] == body(name, bytes), "{name}: other bytes");
+    let errors = ErrorLog::open(LogDestination::Stderr, None, None).unwrap();
+    (AccessLog::open(options).unwrap(), errors)
 }
 
 /// Reads until the end; returns what was read, and the time until then.
@@ -288,7 +222,7 @@ fn deadlines_are_kept_by_threads_that_block() {
     let [mut fresh, mut head, mut idle, mut slow] = peers;
     get(&mut idle, FILES[0]);
     head.write_all(b"GET /small HTT").unwrap();
-    ask(&mut slow, "huge");
+    ask(&mut slow, &["huge"]);
     let least = |ms: u64| Duration::from_millis(ms)..PATIENCE / 2;
     let (said, took) = rest(&mut fresh);
     assert!(said.is_empty() && took < PATIENCE / 2, "{said} {took:?}");
@@ -314,7 +248,7 @@ fn a_drain_ends_in_time_while_threads_block() {
     let mut server = Server::new("drain", 6, step, deadlines);
     let (mut idle, mut large) = (server.connect(), server.connect());
     get(&mut idle, FILES[0]);
-    ask(&mut large, "large");
+    ask(&mut large, &["large"]);
     // Two wait for a connection, two for the rest of a head.
     let mut heads = [(); 2].map(|()| server.connect());
     heads.iter_mut().for_each(|peer| peer.write_all(b"GET /small HTTP/1.1\r\n").unwrap());
@@ -368,7 +302,7 @@ fn an_idle_server_leaves_at_once_and_who_has_no_thread_waits_in_the_queue() {
     get(&mut first, FILES[0]);
     get(&mut second, FILES[0]);
     let mut third = server.connect();
-    ask(&mut third, "small");
+    ask(&mut third, &["small"]);
     third.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     assert!(third.read(&mut [0]).is_err(), "both threads have a connection");
     assert_eq!(server.totals().gauge(Gauge::ConnectionsOpen), 2);
@@ -403,7 +337,7 @@ fn threads_are_started_when_few_are_left_and_end_when_many_are() {
     peers[6..].iter_mut().for_each(|peer| get(peer, FILES[0]));
     settles_at(&server, 8);
     let mut ninth = server.connect();
-    ask(&mut ninth, "small");
+    ask(&mut ninth, &["small"]);
     ninth.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     assert!(ninth.read(&mut [0]).is_err(), "all threads have a connection");
     drop(peers.pop());
@@ -446,7 +380,7 @@ fn what_comes_after_the_beginning_of_a_drain_is_the_last() {
     let mut peer = server.connect();
     get(&mut peer, FILES[0]);
     server.env.arena.control().drain(u64::MAX);
-    ask(&mut peer, "small");
+    ask(&mut peer, &["small"]);
     let (said, took) = rest(&mut peer);
     assert!(said.starts_with("HTTP/1.1 200 ") && said.contains("onnection: close"), "{said}");
     assert!(took < PATIENCE / 2, "{took:?}");
@@ -516,7 +450,7 @@ fn a_process_that_is_retired_ends_after_its_connection() {
         get(&mut peer, FILES[0]);
     }
     let mut next = server.connect();
-    ask(&mut next, "small");
+    ask(&mut next, &["small"]);
     drop(peer);
     server.work.take().unwrap().join().unwrap().unwrap();
     assert_eq!(server.totals().get(Counter::ConnectionsOpened), 1, "the backlog is for others");
@@ -584,8 +518,9 @@ fn sealed(server: &Server, client: usize) -> SealedClient {
 fn exchange(peer: &mut (impl Read + Write), client: &mut Client, sent: &mut usize, answers: usize) {
     let (wire, mut piece) = (client.wire(), vec![0; 64 << 10]);
     let mut judge = |Answer { file, code, body: of, .. }: Answer| {
-        let TestFile { name, bytes } = FILES[usize::from(file)];
-        assert!(code == 0 && of == body(name, bytes), "{name}: code {code}, {} bytes", of.len());
+        let file = FILES[usize::from(file)];
+        let is_right = code == 0 && of == file.body();
+        assert!(is_right, "{}: code {code}, {} bytes", file.name, of.len());
         Ok(())
     };
     while client.answers() < answers {
@@ -598,25 +533,16 @@ fn exchange(peer: &mut (impl Read + Write), client: &mut Client, sent: &mut usiz
     }
 }
 
+/// A thread serves one connection, or two threads serve all.
 #[test]
-fn a_thread_serves_many_exchanges_at_once() {
-    many_exchanges(frames(&DRIVER, "frames", CLIENTS), clear);
-}
-
-#[test]
-fn fewer_threads_serve_many_exchanges_of_more_connections() {
-    many_exchanges(frames(&hybrid::DRIVER, "pool-frames", 2), clear);
-}
-
-#[test]
-fn a_thread_serves_many_sealed_exchanges_at_once() {
-    many_exchanges(serving(&DRIVER, "sealed-frames", CLIENTS, Sealing::new(FRAMES)), sealed);
-}
-
-#[test]
-fn fewer_threads_serve_many_sealed_exchanges_of_more_connections() {
-    let links = Sealing::new(FRAMES);
-    many_exchanges(serving(&hybrid::DRIVER, "sealed-pool-frames", 2, links), sealed);
+fn many_exchanges_are_served_at_once_in_the_clear_and_sealed() {
+    for (driver, name, threads) in
+        [(&DRIVER, "frames", CLIENTS), (&hybrid::DRIVER, "pool-frames", 2)]
+    {
+        println!("{name}");
+        many_exchanges(frames(driver, name, threads), clear);
+        many_exchanges(serving(driver, name, threads, Sealing::new(FRAMES)), sealed);
+    }
 }
 
 const CLIENTS: usize = 6;
@@ -643,17 +569,9 @@ fn many_exchanges<P: Read + Write + 'static>(mut server: Server, connect: Connec
 
 #[test]
 fn a_thread_receives_while_its_peer_takes_nothing() {
-    receives_beside(&frames(&DRIVER, "beside", 1), clear);
-}
-
-#[test]
-fn a_thread_of_a_pool_receives_while_its_peer_takes_nothing() {
-    receives_beside(&frames(&hybrid::DRIVER, "pool-beside", 1), clear);
-}
-
-#[test]
-fn threads_receive_while_a_sealed_peer_takes_nothing() {
-    for (driver, name) in [(&DRIVER, "sealed-beside"), (&hybrid::DRIVER, "sealed-pool-beside")] {
+    for (driver, name) in [(&DRIVER, "beside"), (&hybrid::DRIVER, "pool-beside")] {
+        println!("{name}");
+        receives_beside(&frames(driver, name, 1), clear);
         receives_beside(&serving(driver, name, 1, Sealing::new(FRAMES)), sealed);
     }
 }
@@ -680,18 +598,15 @@ fn receives_beside<P: Read + Write>(server: &Server, connect: Connect<P>) {
 }
 
 #[test]
-fn a_thread_serves_sealed_connections() {
-    sealed_requests(serving(&DRIVER, "sealed", CLIENTS, Sealing::new(ClearHttp1)));
-}
-
-#[test]
-fn fewer_threads_serve_more_sealed_connections() {
-    sealed_requests(serving(&hybrid::DRIVER, "sealed-pool", 2, Sealing::new(ClearHttp1)));
-}
-
-#[test]
-fn a_process_serves_one_sealed_connection_after_another() {
-    sealed_requests(serving(&mp::DRIVER, "sealed-process", 1, Sealing::new(ClearHttp1)));
+fn threads_and_processes_serve_sealed_connections() {
+    for (driver, name, threads) in [
+        (&DRIVER, "sealed", CLIENTS),
+        (&hybrid::DRIVER, "sealed-pool", 2),
+        (&mp::DRIVER, "sealed-process", 1),
+    ] {
+        println!("{name}");
+        sealed_requests(serving(driver, name, threads, Sealing::new(ClearHttp1)));
+    }
 }
 
 /// Sends requests behind seals. What is counted and logged are the bytes inside.

@@ -1,29 +1,29 @@
 //! A worker without an event loop, with a driver written here. The driver visits all connections,
 //! performs their operations at once, and retries those that would wait.
+use crate::rig::{ACCEPTS, TURNS, TestFile, around, ask, connect, get};
 use regatta_arch::{
     cache::thread_cache::ThreadCache,
     conn::{
         accept::{AcceptRules, Acceptor, WhenFull},
-        step::{Io, Leaves, Readiness, TurnRules, step},
-        worker::{Action, WaitTally, Worker, WorkerEnv},
+        step::{Io, Readiness, TurnRules, step},
+        worker::{Action, WaitTally, Worker},
     },
     disk::at_once::InlineDisk,
     drive::{
-        FileCx, Turn,
+        Turn,
         ledger::Spent,
         perform::{self, Below, TransferFailure},
     },
 };
 use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::{Done, Op, Tick};
-use regatta_origin::{Cache, ClearHttp1, LocalCache, NoLog, Protocol as _, Scratch, Site};
+use regatta_origin::{Cache, LocalCache, Protocol as _, Scratch, Site};
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile, alloc_count, hook,
-    socket::{ListenSpec, Mode, listen, local_addr},
+    socket::{ListenSpec, listen, local_addr},
 };
 use regatta_testkit::{counters::arena, folder::Folder};
 use std::{
-    fs,
     io::{Read, Write},
     net::TcpStream,
     os::fd::{AsFd, OwnedFd},
@@ -36,21 +36,12 @@ mod dice;
 mod exclusive;
 mod passing;
 
-/// Time that the machine may take for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SMALL: TestFile = TestFile { name: "small", bytes: 4096 };
 /// More than a socket takes at once.
-const LARGE_BYTES: usize = 4 << 20;
+const LARGE: TestFile = TestFile { name: "large", bytes: 4 << 20 };
 
-const RULES: AcceptRules = AcceptRules {
-    count: 0,
-    events_per_accept: 0,
-    eager_read: true,
-    on_close: false,
-    when_full: WhenFull::CloseIdle,
-    connections_max: 2,
-    mode: Mode::Nonblocking,
-    exclusive: false,
-};
+const RULES: AcceptRules =
+    AcceptRules { when_full: WhenFull::CloseIdle, connections_max: 2, ..ACCEPTS };
 
 /// Driver's state of a connection: the operation that would have waited.
 type Held = Option<Op<StaticFile>>;
@@ -154,23 +145,6 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Requests a file, and reads until its response ends with this many bytes.
-fn get(peer: &mut TcpStream, name: &str, bytes: usize) {
-    peer.write_all(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
-    let mut response = Vec::new();
-    let mut piece = vec![0; 64 << 10];
-    loop {
-        let n = peer.read(&mut piece).unwrap();
-        assert!(n > 0, "{name}: the end after {} bytes", response.len());
-        response.extend_from_slice(&piece[..n]);
-        let head = response.windows(4).position(|end| end == b"\r\n\r\n");
-        if head.is_some_and(|head| response.len() == head + 4 + bytes) {
-            break;
-        }
-    }
-    assert!(response.starts_with(b"HTTP/1.1 200 "));
-}
-
 fn is_over(peer: &mut TcpStream) -> bool {
     peer.read(&mut [0]).is_ok_and(|n| n == 0)
 }
@@ -188,8 +162,7 @@ struct Fixture {
 impl Fixture {
     fn new(name: &str, workers: usize) -> Self {
         let folder = Folder::new(&format!("worker-{name}"));
-        fs::write(folder.join("small"), [b's'; 4096]).unwrap();
-        fs::write(folder.join("large"), vec![b'l'; LARGE_BYTES]).unwrap();
+        [SMALL, LARGE].into_iter().for_each(|file| file.write(&folder));
         let (arena, listeners) = Self::fresh(workers);
         let mut site = Site::default();
         site.deadlines.head_ms_max = 200;
@@ -209,10 +182,7 @@ impl Fixture {
     }
 
     fn connect(&self, worker: usize) -> TcpStream {
-        let address = local_addr(self.listeners[worker].as_fd()).unwrap();
-        let peer = TcpStream::connect(address).unwrap();
-        peer.set_read_timeout(Some(PATIENCE)).unwrap();
-        peer
+        connect(local_addr(self.listeners[worker].as_fd()).unwrap())
     }
 
     fn get(&self, worker: usize, counter: Counter) -> u64 {
@@ -246,17 +216,8 @@ impl Fixture {
         scratch: &'a Scratch<StaticFile>,
         rules: AcceptRules,
     ) -> Worker<'a, S> {
-        let (site, log, slot) = (&self.site, &NoLog, self.arena.slot(slot));
-        let around = WorkerEnv {
-            cx: FileCx { site, cache, tally: Tally::Owned(slot), log, scratch, links: &ClearHttp1 },
-            slot,
-            control: self.arena.control(),
-            bell: &self.bell,
-            log,
-            stall_ns: u64::MAX,
-            shared: None,
-            root: None,
-        };
+        let (tally, arena) = (Tally::Owned(self.arena.slot(slot)), self.arena);
+        let around = around(&self.site, cache, scratch, tally, arena, &self.bell);
         Worker::new(Acceptor::new(&self.listeners[listener..=listener], rules), around)
     }
 }
@@ -292,15 +253,15 @@ fn a_worker_needs_no_event_loop() {
         scope.spawn(|| fixture.serve(0, &LocalCache::new(&fixture.site.caching, 7)));
         let _stop = Stop(fixture.arena);
         let (mut first, mut second) = (fixture.connect(0), fixture.connect(0));
-        for (name, bytes) in [("small", 4096), ("small", 4096), ("large", LARGE_BYTES)] {
-            get(&mut first, name, bytes);
-            get(&mut second, name, bytes);
+        for file in [SMALL, SMALL, LARGE] {
+            get(&mut first, file);
+            get(&mut second, file);
         }
         // A connection whose last response is not acknowledged is not closed for another; the
         // kernel acknowledges up to 40 ms late.
         thread::sleep(Duration::from_millis(200));
         let mut third = fixture.connect(0);
-        get(&mut third, "small", 4096);
+        get(&mut third, SMALL);
         assert!(is_over(&mut first), "it has been idle for longest");
         second.write_all(b"GET /small HTT").unwrap();
         let mut answer = String::new();
@@ -325,9 +286,7 @@ fn threads_share_a_cache() {
         (0..2).for_each(|worker| drop(scope.spawn(move || fixture.serve(worker, cache))));
         for worker in [0, 1, 0] {
             let mut peer = fixture.connect(worker);
-            for (name, bytes) in [("small", 4096), ("small", 4096), ("large", LARGE_BYTES)] {
-                get(&mut peer, name, bytes);
-            }
+            [SMALL, SMALL, LARGE].into_iter().for_each(|file| get(&mut peer, file));
         }
     });
     cache.check_invariants();
@@ -348,17 +307,8 @@ fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
     set_time(0);
     let fixture = Fixture::new("held", 1);
     let (mut peer, _other) = (fixture.connect(0), fixture.connect(0));
-    peer.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    let rules = TurnRules {
-        bytes_max: 1000,
-        ops_max: 64,
-        handshakes_per_round: 8,
-        full_read: false,
-        eager_write: true,
-        edge: false,
-        patience: None,
-        leaves: Leaves::NONE,
-    };
+    ask(&mut peer, &[LARGE.name]);
+    let rules = TurnRules { bytes_max: 1000, ..TURNS };
     fixture.work(0, &LocalCache::new(&fixture.site.caching, 7), |mut worker, below| {
         let mut disk = InlineDisk(below);
         let mut io = Io::new(&mut disk, rules, &fixture.site.limits);

@@ -206,23 +206,8 @@ fn schedule(seed: u64, fixture: &Fixture, bells: &[Bell]) -> u64 {
         .map(|me| {
             bells[me].clear();
             let slot = arena.slot(me);
-            let around = WorkerEnv {
-                cx: FileCx {
-                    site: &fixture.site,
-                    cache: &cache,
-                    tally: Tally::Owned(slot),
-                    log: &NoLog,
-                    scratch: &scratches[me],
-                    links: &ClearHttp1,
-                },
-                slot,
-                control: arena.control(),
-                bell: &bells[me],
-                log: &NoLog,
-                stall_ns: u64::MAX,
-                shared: None,
-                root: None,
-            };
+            let (tally, scratch) = (Tally::Owned(slot), &scratches[me]);
+            let around = around(&fixture.site, &cache, scratch, tally, arena, &bells[me]);
             let mut acceptor = Acceptor::new(listener, rules);
             acceptor.reports_in = Some(slot);
             let others = (0..bells.len()).filter(|other| *other != me);
