@@ -1,62 +1,41 @@
 //! Rounds with more sealed connections than may shake hands in one: how many do, in which order,
 //! and what does not wait for them.
 use super::{
-    SEALED,
-    folder::{BEGIN_NS, Folder, UNIX},
-    listen,
     lives::{REQUEST, fiber_rules, receive_all, run_alone},
     poller::forwards,
     single::{Single, accepts_all},
-    site, strategy,
+    *,
 };
 use crate::{
     conn::{
-        accept::{AcceptRules, Acceptor, WhenFull},
         serve::{Blocking, Means, Served, Until, converse, next},
-        step::{Io, Left, Readiness, TurnRules},
-        worker::Worker,
+        step::{Io, Left, Readiness},
     },
-    disk::at_once::InlineDisk,
-    drive::perform::{self, Below},
+    drive::perform,
     loops::{
-        event_loop::{
-            EventLoop,
-            cohort::{CohortOrder, Visits},
-        },
-        fibers::FiberRules,
         line::{
             self, Routes, Spread, StageJob, StageLine, Station,
             threads::{BatchSize, StageThread, Work},
         },
         queue::Fifo,
     },
-    testing::dice::Dice,
 };
-use regatta_metrics::{Arena, Control, Counter, Slot, Tally};
+use regatta_metrics::{Counter, Slot};
 use regatta_op::{CloseReason, Op};
-use regatta_origin::{
-    Handshake, Links, ListenerClass, Progress, Protocol as _, Seal, SealFault, Toy,
-};
-use regatta_sys::{
-    OpenRules, StaticFile, hook,
-    wait::{Epoll, Event, Interest, Poller, Trigger},
-};
+use regatta_origin::{Handshake, Progress, SealFault};
+use regatta_sys::wait::{Event, Interest};
 use regatta_testkit::skips::skip;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fs, hint,
-    io::{self, Read as _, Write as _},
+    io::{Read as _, Write as _},
     mem,
-    os::{
-        fd::BorrowedFd,
-        unix::net::{SocketAddr, UnixStream},
-    },
+    os::{fd::BorrowedFd, unix::net::UnixStream},
     ptr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize},
     },
-    thread,
     time::Duration,
 };
 

@@ -1,30 +1,21 @@
 //! User threads in the place of an event loop, with helpers that are played by dice.
 use super::{
-    HANDSHAKES_STREAM,
-    folder::{BEGIN_NS, Folder, UNIX},
-    listen,
     poller::forwards,
     single::{Single, accepts_all},
-    site,
+    *,
 };
 use crate::{
-    conn::{accept::Acceptor, worker::Worker},
-    drive::perform::{Below, SendBy},
-    loops::fibers::{self, FiberRules, FiberTask, Fibered, Hands, Peers, State, run_task},
-    testing::dice::Dice,
+    drive::perform::SendBy,
+    loops::fibers::{self, FiberRules, FiberTask, Fibered, Hands, State, run_task},
 };
-use regatta_metrics::Tally;
-use regatta_origin::ClearHttp1;
 use regatta_sys::{
-    OpenRules,
     fiber::{self, Guard, Stacks},
-    hook,
-    wait::{Epoll, Event, Interest, Poller, Trigger, ready_now},
+    wait::{Event, Interest, ready_now},
 };
 use std::{
     cell::RefCell,
     fmt,
-    io::{self, Read as _, Write as _},
+    io::{Read as _, Write as _},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,

@@ -205,7 +205,7 @@ pub(crate) fn run_all(case: Case, make: &Make<'_>) -> Sums {
     let books = case.shared.then(|| Books::new(case.loops));
     let mut sums = Sums::default();
     for seed in seeds(case.each * STRATEGIES) {
-        sums.add(&schedule(case, seed, &folder, books.as_ref(), make));
+        sums = schedule(case, seed, &folder, books.as_ref(), make, sums);
     }
     println!("{}: {sums:?}", case.test);
     sums
@@ -371,12 +371,14 @@ struct Scene<'s, 'a> {
     make: &'s Make<'s>,
 }
 
+/// Runs the schedule of a seed, and adds to these sums.
 fn schedule(
     case: Case,
     seed: u64,
     folder: &Folder,
     books: Option<&Books>,
     make: &Make<'_>,
+    sums: Sums,
 ) -> Sums {
     let mut dice = Dice::new(seed);
     let Case { test, loops, shared, .. } = case;
@@ -399,7 +401,7 @@ fn schedule(
     );
     let parts =
         WorldParts { folder, addresses: &addresses, arena, bells: &bells, listeners: each, case };
-    let mut world = World::new(dice, replay, accepts, parts);
+    let mut world = World::new(dice, replay, accepts, sums, parts);
     if case.hangs {
         world.allow_failures();
     }
@@ -713,46 +715,27 @@ fn two_classes_of_listeners_have_two_kinds_of_links() {
 }
 
 /// Twice as many schedules under one poller as a test of others has under all.
-fn sped(test: &'static str, waits: Waits) {
-    let each = 2 * SEEDS / STRATEGIES;
-    let case = Case { waits: Some(waits), each, ..Case::one(test) };
-    check(&run_all(case, &own_disk), 0);
-}
-
 #[test]
-fn a_loop_over_epoll_forgets_none() {
-    sped("a_loop_over_epoll_forgets_none", Waits::Epoll);
+fn a_loop_over_any_poller_forgets_none() {
+    let test = "a_loop_over_any_poller_forgets_none";
+    for waits in WAITS {
+        println!("{waits:?}");
+        let each = 2 * SEEDS / STRATEGIES;
+        let case = Case { waits: Some(waits), each, ..Case::one(test) };
+        check(&run_all(case, &own_disk), 0);
+    }
 }
 
-#[test]
-fn a_loop_over_edges_forgets_none() {
-    sped("a_loop_over_edges_forgets_none", Waits::EpollEdge);
-}
-
-#[test]
-fn a_loop_over_poll_forgets_none() {
-    sped("a_loop_over_poll_forgets_none", Waits::Poll);
-}
-
-#[test]
-fn a_loop_over_select_forgets_none() {
-    sped("a_loop_over_select_forgets_none", Waits::Select);
-}
-
-/// SYMPED and N-copy: on the same listeners, or each on its own.
+/// SYMPED and N-copy: on the same listeners, or each on its own. shared-SYMPED: one table of
+/// descriptors, and one cache.
 #[test]
 fn loops_side_by_side_forget_none() {
     let test = "loops_side_by_side_forget_none";
-    let case = Case { loops: 2, ..Case::one(test) };
-    check(&run_all(case, &own_disk), 0);
-}
-
-/// shared-SYMPED: one table of descriptors, and one cache.
-#[test]
-fn loops_that_share_forget_none() {
-    let test = "loops_that_share_forget_none";
-    let case = Case { loops: 2, shared: true, ..Case::one(test) };
-    check(&run_all(case, &own_disk), 0);
+    for shared in [false, true] {
+        println!("shared: {shared}");
+        let case = Case { loops: 2, shared, ..Case::one(test) };
+        check(&run_all(case, &own_disk), 0);
+    }
 }
 
 /// While a disk holds a loop up, no peer is late: what it has sent, and room that it has made, come
@@ -775,7 +758,9 @@ fn a_seed_replays() {
     for (loops, seeds) in [(1, 0..8), (2, 0..8)] {
         let case = Case { loops, ..Case::one("a_seed_replays") };
         for seed in seeds {
-            let twice = || [(); 2].map(|()| schedule(case, seed, &folder, None, &own_disk));
+            let twice = || {
+                [(); 2].map(|()| schedule(case, seed, &folder, None, &own_disk, Sums::default()))
+            };
             // Another test that looks through the descriptors of this process may hold a socket
             // open that has just been closed, so that its peer finds out a moment later.
             let same = (0..5).any(|_| {

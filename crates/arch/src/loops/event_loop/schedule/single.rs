@@ -1,17 +1,5 @@
 //! Surroundings of a single worker, for tests that say what happens in each round.
-use super::strategy;
-use crate::{
-    conn::{
-        accept::{AcceptRules, WhenFull},
-        worker::WorkerEnv,
-    },
-    drive::FileCx,
-    testing::dice::Dice,
-};
-use regatta_metrics::{Arena, Tally};
-use regatta_origin::{Links, LocalCache, NoLog, Scratch, Site};
-use regatta_sys::{Bell, StaticFile};
-use std::sync::atomic::AtomicU64;
+use super::*;
 
 /// Parts of the surroundings that a worker borrows.
 pub(super) struct Single {

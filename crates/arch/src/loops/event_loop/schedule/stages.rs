@@ -1,17 +1,8 @@
 //! A pipeline in the place of an event loop: its stages have rounds of their own, in any order,
 //! before each wait of the one that accepts. All their pollers are one, which is random.
-use super::{
-    super::{EventLoop, LISTENERS},
-    poller::forwards,
-};
+use super::{super::LISTENERS, poller::forwards, *};
 use crate::{
-    conn::{
-        accept::{AcceptRules, Acceptor},
-        step::{Io, Leaves, TurnRules},
-        worker::{Worker, WorkerEnv},
-    },
-    disk::at_once::InlineDisk,
-    drive::perform::Below,
+    conn::step::Io,
     loops::{
         line::{
             self, Routes, Spread, StageLine, Station,
@@ -21,18 +12,11 @@ use crate::{
         },
         queue::Fifo,
     },
-    testing::dice::Dice,
 };
-use regatta_metrics::Tally;
 use regatta_op::OpKind::{self, Open, Read, Recv, Send, Stat};
-use regatta_origin::Scratch;
-use regatta_sys::{
-    StaticFile,
-    wait::{Event, Interest, Poller},
-};
+use regatta_sys::wait::{Event, Interest};
 use std::{
     cell::RefCell,
-    io,
     os::fd::{AsRawFd, BorrowedFd, RawFd},
     time::Duration,
 };

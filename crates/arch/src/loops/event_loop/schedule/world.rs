@@ -94,9 +94,8 @@ impl Shutdown {
 }
 
 /// A loop, and what was counted when it last waited.
+#[derive(Default)]
 struct LoopState {
-    rules: AcceptRules,
-    listeners: u64,
     /// The loop has not returned.
     there: bool,
     /// Events of listeners that were reported when its wait ended.
@@ -164,33 +163,6 @@ pub(crate) struct Sums {
     pub(crate) stolen: u64,
 }
 
-impl Sums {
-    /// Adds those of another schedule.
-    pub(super) const fn add(&mut self, other: &Self) {
-        self.schedules += other.schedules;
-        self.connections += other.connections;
-        self.answers += other.answers;
-        self.sealed_answers += other.sealed_answers;
-        self.given_up += other.given_up;
-        self.held_up += other.held_up;
-        self.waits += other.waits;
-        self.late += other.late;
-        self.spurious += other.spurious;
-        self.full_sockets += other.full_sockets;
-        self.pauses += other.pauses;
-        self.refused += other.refused;
-        self.accept_paused += other.accept_paused;
-        self.displaced += other.displaced;
-        self.expired += other.expired;
-        self.drained += other.drained;
-        self.later += other.later;
-        self.dropped += other.dropped;
-        self.stolen += other.stolen;
-        self.unopened += other.unopened;
-        self.unshaken += other.unshaken;
-    }
-}
-
 pub(super) struct World<'a> {
     pub(super) dice: Dice,
     /// The command that replays this schedule.
@@ -201,6 +173,9 @@ pub(super) struct World<'a> {
     bells: &'a [Bell],
     peers: Vec<Peer>,
     case: Case,
+    rules: AcceptRules,
+    /// Number of listeners of each loop.
+    listeners: u64,
     loops: Vec<LoopState>,
     shutdown: Shutdown,
     /// No false events are reported: an edge that was reported once is not reported again.
@@ -216,6 +191,7 @@ pub(super) struct World<'a> {
     /// A loop has panicked: the others no longer wait for their turns.
     failed: bool,
     tail: VecDeque<(u64, u64, &'static str, [u64; 4])>,
+    /// Of this schedule and earlier ones.
     pub(super) sums: Sums,
 }
 
@@ -236,6 +212,7 @@ impl<'a> World<'a> {
         mut dice: Dice,
         replay: String,
         rules: AcceptRules,
+        sums: Sums,
         parts: WorldParts<'a>,
     ) -> Self {
         let WorldParts { folder, addresses, arena, bells, listeners, case } = parts;
@@ -243,26 +220,7 @@ impl<'a> World<'a> {
         let peers =
             (0..peers).map(|_| Peer::new(&mut dice, folder, addresses.len(), case.speech()));
         let peers = peers.collect();
-        let side = |_| LoopState {
-            rules,
-            listeners: listeners as u64,
-            there: true,
-            notified: 0,
-            events: 0,
-            pushed: false,
-            changes: 0,
-            same: 0,
-            marks: [0; MARKS.len()],
-            accepts_on_close: 0,
-            calls: 0,
-            open: 0,
-            budgets: 0,
-            accept_paused: false,
-            began: BEGIN_NS,
-            paused_until: 0,
-            ran: false,
-            timed_out: 0,
-        };
+        let begin = |_| LoopState { there: true, began: BEGIN_NS, ..LoopState::default() };
         Self {
             shutdown: Shutdown::draw(&mut dice),
             honest: dice.once_in(2),
@@ -274,7 +232,9 @@ impl<'a> World<'a> {
             bells,
             peers,
             case,
-            loops: bells.iter().map(side).collect(),
+            rules,
+            listeners: listeners as u64,
+            loops: bells.iter().map(begin).collect(),
             now: BEGIN_NS,
             moves: 0,
             changes: 0,
@@ -282,7 +242,7 @@ impl<'a> World<'a> {
             turn: 0,
             failed: false,
             tail: VecDeque::new(),
-            sums: Sums::default(),
+            sums,
         }
     }
 
@@ -322,9 +282,8 @@ impl<'a> World<'a> {
         for (number, peer) in self.peers.iter().enumerate() {
             eprintln!("peer {number}: {}", peer.state());
         }
-        for (number, side) in self.loops.iter().enumerate() {
-            let open = self.arena.slot(number).gauge(Gauge::ConnectionsOpen);
-            eprintln!("loop {number}: {open} open, {:?}", side.rules);
+        for number in 0..self.loops.len() {
+            eprintln!("loop {number}: {} open, {:?}", self.open(number), self.rules);
             let ends = CloseReason::ALL.map(|it| (it, Counter::closed(it as usize)));
             let ends = ends.map(|(it, counter)| (it, self.arena.slot(number).get(counter)));
             eprintln!("closed: {:?}", ends.into_iter().filter(|it| it.1 > 0).collect::<Vec<_>>());
@@ -354,8 +313,8 @@ impl<'a> World<'a> {
 
     /// True if the loop is full and polls its listeners all the same.
     pub(super) fn leaves_listeners(&self, me: usize) -> bool {
-        let rules = self.loops[me].rules;
-        rules.when_full == WhenFull::KeepPolling && self.open(me) >= rules.connections_max as u64
+        let AcceptRules { when_full, connections_max, .. } = self.rules;
+        when_full == WhenFull::KeepPolling && self.open(me) >= connections_max as u64
     }
 
     /// True if the poller refuses to watch a listener of the loop again, which may happen whenever
@@ -480,7 +439,7 @@ impl<'a> World<'a> {
         self.sums.waits += 1;
         let slot = self.arena.slot(me);
         let side = &self.loops[me];
-        let AcceptRules { count, events_per_accept, connections_max, .. } = side.rules;
+        let AcceptRules { count, events_per_accept, connections_max, .. } = self.rules;
         let most = connections_max as u64;
         let open = self.open(me).max(slot.get(Counter::ConnectionsOpenMax));
         // What one loop opens another may close.
@@ -490,7 +449,7 @@ impl<'a> World<'a> {
         let marks = MARKS.map(|counter| slot.get(counter));
         let accepted = marks[0] - side.marks[0];
         let on_close = slot.get(Counter::AcceptOnClose);
-        let runs = side.notified + (on_close - side.accepts_on_close) * side.listeners;
+        let runs = side.notified + (on_close - side.accepts_on_close) * self.listeners;
         let share =
             side.events.checked_div(events_per_accept.into()).map_or(u64::MAX, |more| more + 1);
         let each = if count == 0 { share } else { share.min(count.into()) };
@@ -515,7 +474,7 @@ impl<'a> World<'a> {
         let pauses = marks[2] > side.marks[2] || side.accept_paused;
         // Accept-on-close does not accept for a connection that was displaced.
         let closed = marks[3] - side.marks[3] - (marks[24] - side.marks[24]);
-        let owes = side.rules.on_close && runs_free && !pauses && side.paused_until == 0;
+        let owes = self.rules.on_close && runs_free && !pauses && side.paused_until == 0;
         self.must(!owes || on_close - side.accepts_on_close == closed, || {
             format!("{closed} closed, and no accept for each")
         });
@@ -557,7 +516,7 @@ impl<'a> World<'a> {
 
     /// All loops have returned: checks that the counters balance and every peer got what it should.
     pub(super) fn close(mut self) -> Sums {
-        let (mut sent, mut faultless) = (0, true);
+        let (mut sent, mut faultless, before) = (0, true, self.sums);
         // One loop may close what another opens: then all balance together.
         let beside = if self.case.steals { self.loops.len() } else { 1 };
         for me in (0..self.loops.len()).step_by(beside) {
@@ -603,13 +562,13 @@ impl<'a> World<'a> {
         }
         let (displaced, closed) = (
             self.peers.iter().filter(|peer| !left && peer.was_displaced()).count() as u64,
-            self.sums.displaced,
+            self.sums.displaced - before.displaced,
         );
         self.must(displaced <= closed, || {
             format!("{displaced} were closed, and {closed} for others")
         });
         let silent = self.peers.iter().filter(|peer| peer.may_have_been_waited_for()).count();
-        let expired = self.sums.expired;
+        let expired = self.sums.expired - before.expired;
         self.must(expired <= silent as u64, || {
             format!("{expired} connections expired, and only {silent} may have been silent")
         });
