@@ -1,6 +1,11 @@
 //! Layouts of workers over addresses and processors, and refused options.
 use super::*;
-use crate::architectures::{amped, event, laio, mp, mt};
+use crate::{
+    architectures::{amped, event, laio, mp, mt},
+    conn::accept,
+    options::{Kind, OptionSpec},
+    testing::settings,
+};
 
 fn place(text: &str) -> Place {
     match text.strip_prefix(regatta_sys::socket::UNIX) {
@@ -23,18 +28,9 @@ fn plan_classes(
     listen: &[ListenPlace],
     cpus: &[usize],
 ) -> Result<Layout, LayoutFault> {
-    let mut settings = Settings::defaults(event::DRIVER.options);
-    for (key, value) in sets {
-        let spec = event::DRIVER.options.iter().find(|spec| spec.key == *key).unwrap();
-        settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
-    }
-    let listed = crate::options::OptionSpec {
-        key: "server.listen",
-        kind: crate::options::Kind::List,
-        default: "",
-        doc: "",
-        long: "",
-    };
+    let mut settings = settings(event::DRIVER.options, sets);
+    let listed =
+        OptionSpec { key: "server.listen", kind: Kind::List, default: "", doc: "", long: "" };
     let texts = listen.iter().map(|address| address.place.to_string()).collect();
     settings.set(&listed, Value::List(texts)).unwrap();
     Layout::plan(&event::DRIVER, &settings, listen, cpus, cpus.len())
@@ -54,22 +50,16 @@ fn shares(layout: &Layout) -> Vec<(Range<usize>, Vec<usize>)> {
 #[test]
 fn threads_accept_one_connection_after_another() {
     let plan_of = |driver: &Driver, sets: &[(&str, &str)], addresses: usize| {
-        let mut settings =
-            Settings::defaults(driver.options.iter().chain(crate::conn::accept::OPTIONS));
-        let connections = crate::options::OptionSpec {
+        let connections = OptionSpec {
             key: "limits.connections_max",
-            kind: crate::options::Kind::Count { min: 0, max: 2000 },
+            kind: Kind::Count { min: 0, max: 2000 },
             default: "0",
-            ..crate::conn::accept::OPTIONS[0]
+            ..accept::OPTIONS[0]
         };
-        settings.set(&connections, Value::Number(0)).unwrap();
-        for (key, value) in [("accept.when_full", "pause")].iter().chain(sets) {
-            let mut specs = driver.options.iter().chain(crate::conn::accept::OPTIONS);
-            let spec = specs.find(|spec| spec.key == *key).unwrap_or(&connections);
-            settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
-        }
+        let specs = [driver.options, accept::OPTIONS, &[connections]].concat();
+        let sets = [&[("accept.when_full", "pause")][..], sets].concat();
         let addresses = vec![clear("127.0.0.1:0"); addresses];
-        let layout = Layout::plan(driver, &settings, &addresses, &[0, 1], 2);
+        let layout = Layout::plan(driver, &settings(&specs, &sets), &addresses, &[0, 1], 2);
         layout.map(|layout| shares(&layout)).map_err(|fault| fault.to_string())
     };
     let plan = |sets: &[(&str, &str)], addresses| plan_of(&mt::DRIVER, sets, addresses);
@@ -208,11 +198,7 @@ fn a_quota_is_a_limit_on_workers_and_not_on_where_they_run() {
     let cpus = [0, 4, 1, 5];
     let planned = |name: &str, value: &str, processors| {
         let listen = [clear("127.0.0.1:0")];
-        let mut settings = Settings::defaults(event::DRIVER.options);
-        for (key, value) in [(name, value), ("event.pin", "share")] {
-            let spec = event::DRIVER.options.iter().find(|spec| spec.key == key).unwrap();
-            settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
-        }
+        let settings = settings(event::DRIVER.options, &[(name, value), ("event.pin", "share")]);
         let layout = Layout::plan(&event::DRIVER, &settings, &listen, &cpus, processors).unwrap();
         layout.shares.into_iter().map(|share| share.cpus).collect::<Vec<_>>()
     };
@@ -307,9 +293,7 @@ fn there_is_one_limit_on_workers() {
 
 #[test]
 fn helpers_do_not_open_files_for_a_crew() {
-    let mut settings = Settings::defaults(event::DRIVER.options);
-    let spec = event::DRIVER.options.iter().find(|spec| spec.key == "event.share").unwrap();
-    settings.set(spec, spec.kind.parse("descriptors-and-cache").unwrap()).unwrap();
+    let settings = settings(event::DRIVER.options, &[("event.share", "descriptors-and-cache")]);
     let listen = [clear("127.0.0.1:80")];
     assert!(Layout::plan(&event::DRIVER, &settings, &listen, &[0], 1).is_ok());
     for driver in [&amped::DRIVER, &laio::DRIVER] {
@@ -322,9 +306,7 @@ fn helpers_do_not_open_files_for_a_crew() {
 #[test]
 fn every_process_has_slots_of_its_own_for_its_units() {
     let driver = Driver { slots: |_| 3, ..event::DRIVER };
-    let mut settings = Settings::defaults(driver.options);
-    let spec = driver.options.iter().find(|spec| spec.key == "event.processes").unwrap();
-    settings.set(spec, spec.kind.parse("2").unwrap()).unwrap();
+    let settings = settings(driver.options, &[("event.processes", "2")]);
     let listen = [clear("127.0.0.1:80")];
     let layout = Layout::plan(&driver, &settings, &listen, &[0], 1).unwrap();
     let slots: Vec<_> = layout.shares.iter().map(|share| share.slots.clone()).collect();
@@ -333,13 +315,9 @@ fn every_process_has_slots_of_its_own_for_its_units() {
 
 /// Layout of a pipeline with these options, or the option that is refused.
 fn pipeline(driver: Driver, sets: &[(&str, &str)]) -> Result<Layout, &'static str> {
-    let others = [crate::conn::accept::OPTIONS, crate::shared::OPTIONS].concat();
-    let all = || driver.options.iter().chain(&others);
-    let mut settings = Settings::defaults(all());
-    for (key, value) in [("accept.when_full", "pause")].iter().chain(sets) {
-        let spec = all().find(|spec| spec.key == *key).unwrap();
-        settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
-    }
+    let specs = [driver.options, accept::OPTIONS, crate::shared::OPTIONS].concat();
+    let sets = [&[("accept.when_full", "pause")][..], sets].concat();
+    let settings = settings(&specs, &sets);
     let addresses = [clear("127.0.0.1:8000"), clear("127.0.0.1:8010")];
     Layout::plan(&driver, &settings, &addresses, &[0, 1, 2, 3], 4).map_err(|fault| fault.key)
 }

@@ -1,13 +1,9 @@
 //! Tests of [`Shape`]: numbers of threads that follow from the options, and roles of their slots.
 use super::*;
+use crate::testing::settings;
 
 fn shape(texts: &[(&str, &str)], listeners: usize, cpus: usize) -> Shape {
-    let mut settings = Settings::defaults(&OPTIONS);
-    for (key, text) in texts {
-        let spec = OPTIONS.iter().find(|spec| spec.key == *key).unwrap();
-        settings.set(spec, spec.kind.parse(text).unwrap()).unwrap();
-    }
-    Shape::new(&settings, listeners, cpus)
+    Shape::new(&settings(&OPTIONS, texts), listeners, cpus)
 }
 
 #[test]
