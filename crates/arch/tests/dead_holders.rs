@@ -7,13 +7,12 @@
 
 use regatta_arch::cache::shared_cache::{CacheRegion, Locking, SharedCache};
 use regatta_metrics::{Arena, Counter, Tally};
-use regatta_op::{Codings, Now, OpenReq, Opened, Tick};
+use regatta_op::{Now, Tick};
 use regatta_origin::{Cache as _, CachingRules, Entry, Lookup, Representation, Site};
 use regatta_sys::{
-    OpenRules, Root,
+    StaticFile,
     crew::{self, Crew, Member},
     hook::{self, Held},
-    open_below,
     process::{Child, clone_worker},
     signal::Signal,
 };
@@ -21,6 +20,7 @@ use regatta_testkit::folder;
 use std::{
     env, fs,
     os::fd::AsFd as _,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -53,7 +53,7 @@ struct Bench {
     crew: Crew,
     region: CacheRegion,
     arena: &'static Arena<'static>,
-    root: &'static Root,
+    folder: &'static Path,
     site: &'static Site,
     /// Words of each process: completed calls, the order to stop with a lock, and its success.
     words: &'static [AtomicU64],
@@ -75,12 +75,12 @@ impl Bench {
         let (counters, words) = rest.split_at(sizes[2]);
         // The mapping stays for the rest of the program.
         std::mem::forget(memory);
-        let root = Box::leak(Box::new(Root::open(folder).unwrap()));
+        let folder = Box::leak(folder.to_path_buf().into_boxed_path());
         let crew = Crew::create(books, processes, NUMBERS).unwrap();
         let region = CacheRegion::new(cache, &caching, locking, processes, 7);
         let arena = Box::leak(Box::new(Arena::create(counters, processes)));
         let site = Box::leak(Box::new(Site { caching, ..Site::default() }));
-        Self { crew, region, arena, root, site, words, held }
+        Self { crew, region, arena, folder, site, words, held }
     }
 
     fn word(&self, process: usize, at: usize) -> &'static AtomicU64 {
@@ -110,19 +110,11 @@ impl Bench {
         clone_worker(move || bench.work(process)).unwrap()
     }
 
-    fn entry(
-        &self,
-        member: &'static Member,
-        name: u64,
-        file: u64,
-    ) -> Entry<regatta_sys::StaticFile> {
-        let path = file.to_string().into_bytes().into();
-        let req = OpenReq { path, siblings: Codings::NONE };
-        let opened =
-            member.acquire(|| match open_below(self.root, &req, OpenRules::default()).unwrap() {
-                Opened::File { file, .. } => member.lend(file),
-                Opened::Directory => panic!("a file"),
-            });
+    fn entry(&self, member: &'static Member, name: u64, file: u64) -> Entry<StaticFile> {
+        let opened = member.acquire(|| {
+            let file = fs::File::open(self.folder.join(file.to_string())).unwrap();
+            member.lend(StaticFile::adopt(file.into()).unwrap())
+        });
         let now = Now { tick: Tick(1), unix: 1_700_000_000 };
         let (path, siblings) = (name.to_string(), [None, None, None]);
         let file = Representation::new(path.as_bytes(), opened, siblings, self.site, now, now.unix);

@@ -168,19 +168,14 @@ pub fn read_cached(mut req: ReadReq<StaticFile>) -> Result<Read, ReadReq<StaticF
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{OpenRules, Root, folder::Folder, open_below, page_cache::by_cachestat};
-    use regatta_op::{Codings, OpenReq, Opened};
+    use crate::{folder::Folder, page_cache::by_cachestat};
 
     /// Runs `test` on a file of this length that was just written.
     pub(crate) fn with(name: &str, bytes: usize, test: impl FnOnce(&StaticFile)) {
         let folder = Folder::new(&format!("read-{name}"));
         std::fs::write(folder.join(name), vec![7; bytes]).unwrap();
-        let root = Root::open(&folder).unwrap();
-        let req = OpenReq { path: name.as_bytes().into(), siblings: Codings::NONE };
-        let Ok(Opened::File { file, .. }) = open_below(&root, &req, OpenRules::default()) else {
-            panic!("{name} is there");
-        };
-        test(&file);
+        let file = std::fs::File::open(folder.join(name)).unwrap();
+        test(&StaticFile::adopt(file.into()).unwrap());
     }
 
     #[test]

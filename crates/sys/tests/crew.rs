@@ -1,11 +1,9 @@
 //! Crews of real processes. A program of its own, with one thread: the usual harness has several.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use regatta_op::{OpenReq, Opened};
 use regatta_sys::{
-    OpenRules, Root, StaticFile,
+    StaticFile,
     crew::{self, Crew, Member, SweepOutcome},
-    open_below,
     process::{Child, Exit, clone_worker},
     signal::Signal,
 };
@@ -190,12 +188,8 @@ fn a_lock_outlives_its_holder() {
     }
 }
 
-fn open(root: &Root) -> StaticFile {
-    let req = OpenReq { path: (*b"file").into(), siblings: regatta_op::Codings::NONE };
-    match open_below(root, &req, OpenRules::default()).unwrap() {
-        Opened::File { file, .. } => file,
-        Opened::Directory => panic!("a file"),
-    }
+fn open(folder: &Folder) -> StaticFile {
+    StaticFile::adopt(File::open(folder.join("file")).unwrap().into()).unwrap()
 }
 
 fn folder() -> Folder {
@@ -206,11 +200,10 @@ fn folder() -> Folder {
 
 fn files_are_closed_by_the_last_user() {
     let folder = folder();
-    let root = Root::open(&folder).unwrap();
     let (crew, words) = crew();
     // One worker opens and gives to the cache; another borrows, and keeps it longer than the cache.
     let opener = member(crew, 0, |me| {
-        let file = me.acquire(|| me.lend(open(&root)));
+        let file = me.acquire(|| me.lend(open(&folder)));
         let number = file.shared_number().unwrap();
         assert!(me.owns(number));
         me.adopt(number);
@@ -234,7 +227,7 @@ fn files_are_closed_by_the_last_user() {
         assert!(link(raw).is_some(), "still in use");
         drop(clone);
         assert_eq!(link(raw), None);
-        let own = me.acquire(|| me.lend(open(&root)));
+        let own = me.acquire(|| me.lend(open(&folder)));
         let raw = own.as_fd().as_raw_fd();
         drop(own);
         assert_eq!(link(raw), None, "a file that nobody adopts is closed at once");
@@ -247,14 +240,13 @@ fn files_are_closed_by_the_last_user() {
 
 fn what_the_dead_had_open_is_closed() {
     let folder = folder();
-    let root = Root::open(&folder).unwrap();
     let (crew, words) = crew();
     let before = fs::read_dir("/proc/self/fd").unwrap().count();
     let child = member(crew, 2, |me| {
-        let entered = me.acquire(|| me.lend(open(&root)));
-        let cached = me.acquire(|| me.lend(open(&root)));
+        let entered = me.acquire(|| me.lend(open(&folder)));
+        let cached = me.acquire(|| me.lend(open(&folder)));
         me.adopt(cached.shared_number().unwrap());
-        let unknown = open(&root);
+        let unknown = open(&folder);
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let peer = std::net::TcpStream::connect(socket.local_addr().unwrap()).unwrap();
         drop(socket);
@@ -278,11 +270,10 @@ fn what_the_dead_had_open_is_closed() {
 /// leaves it open, and so does one that dies with a use of it.
 fn what_the_dead_had_given_up_is_closed() {
     let folder = folder();
-    let root = Root::open(&folder).unwrap();
     let (crew, words) = crew();
     let child = member(crew, 0, |me| {
         for word in &words[..2] {
-            let file = me.acquire(|| me.lend(open(&root)));
+            let file = me.acquire(|| me.lend(open(&folder)));
             let number = file.shared_number().unwrap();
             me.adopt(number);
             drop(file);

@@ -424,8 +424,7 @@ fn close(fd: RawFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{StaticFile, crew, open_below};
-    use regatta_op::{Codings, OpenReq, Opened};
+    use crate::{StaticFile, crew};
     use std::{
         fs::File,
         os::fd::{AsFd, OwnedFd},
@@ -439,11 +438,8 @@ mod tests {
 
     /// A file that is lent to the cache, and its number.
     fn lent(member: &'static Member) -> (StaticFile, u32) {
-        let root = crate::Root::open(std::path::Path::new("/proc/self")).unwrap();
-        let req = OpenReq { path: (*b"status").into(), siblings: Codings::NONE };
-        let opened = open_below(&root, &req, crate::OpenRules::default());
-        let Opened::File { file, .. } = opened.unwrap() else { panic!("a file") };
-        let file = member.lend(file);
+        let file = File::open("/proc/self/status").unwrap();
+        let file = member.lend(StaticFile::adopt(file.into()).unwrap());
         let number = file.shared_number().unwrap();
         (file, number)
     }

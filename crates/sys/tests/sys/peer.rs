@@ -1,8 +1,8 @@
 //! Bytes over real connections: the content of the outbox arrives, one call at a time.
-use regatta_op::{Codings, Fault, File, OpenReq, Opened, Outbox, Segment};
+use regatta_op::{Fault, File, Outbox, Segment};
 use regatta_sys::{
-    OpenRules, Root, SEND_SLICES_MAX, SendCall, StaticFile, fault, open_below, recv, recv_now,
-    send, send_last, send_more, send_range,
+    SEND_SLICES_MAX, SendCall, StaticFile, fault, recv, recv_now, send, send_last, send_more,
+    send_range,
     socket::{
         AcceptFault, Connection, ListenSpec, Mode, Steps, accept, accept_fault, adopt, listen,
         local_addr, queued_bytes, segments_received, set_mode, set_timeouts, shutdown_write,
@@ -49,12 +49,7 @@ fn accept_soon(listener: &OwnedFd, mode: Mode) -> (Connection, SocketAddr) {
 
 fn static_file(dir: &Folder, name: &str, bytes: &[u8]) -> StaticFile {
     fs::write(dir.join(name), bytes).unwrap();
-    let root = Root::open(dir).unwrap();
-    let req = OpenReq { path: name.as_bytes().into(), siblings: Codings::NONE };
-    match open_below(&root, &req, OpenRules::default()).unwrap() {
-        Opened::File { file, .. } => file,
-        Opened::Directory => panic!("it is a file"),
-    }
+    StaticFile::adopt(fs::File::open(dir.join(name)).unwrap().into()).unwrap()
 }
 
 fn mem(bytes: &[u8]) -> Segment<StaticFile> {

@@ -9,15 +9,13 @@ use super::{
 };
 use crate::testing::folder;
 use regatta_metrics::{Arena, Gauge};
-use regatta_op::{Codings, Now, OpenReq, Opened};
+use regatta_op::Now;
 use regatta_origin::{Body, Site};
 #[cfg(debug_assertions)]
 use regatta_sys::alloc_count::allocations_under_locks;
 use regatta_sys::{
-    OpenRules, Root,
     alloc_count::Counting,
     crew::{self, Crew},
-    open_below,
 };
 use std::fs;
 
@@ -40,8 +38,7 @@ impl Folder {
 }
 
 pub(crate) struct Rig {
-    _folder: Arc<Folder>,
-    root: Root,
+    folder: Arc<Folder>,
     site: Site,
     pub(crate) crew: Crew,
     pub(crate) region: CacheRegion,
@@ -65,25 +62,17 @@ impl Rig {
         rules: CachingRules,
     ) -> Self {
         let books = Crew::count_words(workers, 4096);
-        let arena = Arena::count_words(workers);
-        let memory = crew::create_words(books + CacheRegion::count_words(&rules) + arena).unwrap();
+        let words = books + CacheRegion::count_words(&rules) + Arena::count_words(workers);
+        let memory = crew::create_words(words).unwrap();
         let (books, rest) = memory.words().split_at(books);
         let (cache, rest) = rest.split_at(CacheRegion::count_words(&rules));
         std::mem::forget(memory);
         let crew = Crew::create(books, workers, 4096).unwrap();
         let members = (0..workers).map(|worker| crew.enter(worker).unwrap()).collect();
         let region = CacheRegion::new(cache, &rules, locking, workers, 7);
-        let root = Root::open(&folder.0).unwrap();
         let site = Site { caching: rules, ..Site::default() };
-        Self {
-            _folder: folder,
-            root,
-            site,
-            crew,
-            region,
-            members,
-            arena: Arena::create(rest, workers),
-        }
+        let arena = Arena::create(rest, workers);
+        Self { folder, site, crew, region, members, arena }
     }
 
     pub(crate) fn side(&self, side: usize) -> SharedCache<'_> {
@@ -103,12 +92,8 @@ impl Rig {
     }
 
     pub(crate) fn open(&self, file: u64) -> StaticFile {
-        let path = file.to_string().into_bytes().into();
-        let req = OpenReq { path, siblings: Codings::NONE };
-        match open_below(&self.root, &req, OpenRules::default()).unwrap() {
-            Opened::File { file, .. } => file,
-            Opened::Directory => panic!("a file"),
-        }
+        let file = fs::File::open(self.folder.0.join(file.to_string())).unwrap();
+        StaticFile::adopt(file.into()).unwrap()
     }
 
     /// An entry of a file that is lent to the cache.

@@ -1,8 +1,7 @@
 //! All engines over one table of reads, and what is special of glibc's threads.
 use super::*;
 use crate::{drive::perform, testing::folder};
-use regatta_op::{Codings, Fault, OpenReq, Opened};
-use regatta_sys::{OpenRules, Root, open_below};
+use regatta_op::Fault;
 use regatta_testkit::{skips::skip, waits::until};
 use std::{
     collections::HashSet,
@@ -19,32 +18,24 @@ const BYTES: usize = 300_000;
 const LIMITS: ThreadLimits =
     ThreadLimits { threads_max: 20, idle: Duration::from_secs(1), requests_max: 100 };
 
-struct Folder {
-    path: folder::Folder,
-    root: Root,
-}
+struct Folder(folder::Folder);
 
 impl Folder {
     fn new() -> Self {
         let path = folder::Folder::new("aio");
         let bytes: Vec<u8> = (0..BYTES).map(byte).collect();
         fs::write(path.join("file"), bytes).unwrap();
-        let root = Root::open(&path).unwrap();
-        Self { path, root }
+        Self(path)
     }
 
     /// The file, by a descriptor of its own.
     fn file(&self) -> StaticFile {
-        let req = OpenReq { path: b"file".as_slice().into(), siblings: Codings::NONE };
-        match open_below(&self.root, &req, OpenRules::default()).unwrap() {
-            Opened::File { file, .. } => file,
-            Opened::Directory => panic!("a file"),
-        }
+        StaticFile::adopt(fs::File::open(self.0.join("file")).unwrap().into()).unwrap()
     }
 
     /// The file, by a descriptor that cannot read it.
     fn unreadable(&self) -> StaticFile {
-        let file = fs::OpenOptions::new().write(true).open(self.path.join("file")).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(self.0.join("file")).unwrap();
         StaticFile::adopt(file.into()).unwrap()
     }
 

@@ -8,7 +8,7 @@ use crate::{
 use regatta_metrics::Arena;
 use regatta_op::{Codings, DISK_OPS_MAX, File, OpenFault, Opened};
 use regatta_sys::{
-    OpenRules, Root, open_below,
+    Root,
     wait::{Interest, Poll, Poller},
 };
 use std::{
@@ -46,10 +46,7 @@ impl Folder {
             file.write_all(&vec![u8::try_from(n).unwrap(); 1 + n * 9000]).unwrap();
             // Only what is on the disk can leave memory.
             file.sync_data().unwrap();
-            match open_below(&root, &request(n), OpenRules::default()).unwrap() {
-                Opened::File { file, .. } => file,
-                Opened::Directory => panic!("a file"),
-            }
+            StaticFile::adopt(fs::File::open(path.join(n.to_string())).unwrap().into()).unwrap()
         };
         let files = (0..FILES).map(make).collect();
         let words = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
