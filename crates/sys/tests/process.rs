@@ -77,6 +77,13 @@ fn child(work: impl FnOnce() -> i32) -> Child {
     fork_worker::<OwnedFd>(&[], work).unwrap()
 }
 
+/// Work of a child that is to be killed.
+fn wait_for_ever() -> i32 {
+    loop {
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
 fn is_running(pid: u32) -> bool {
     // The third field is the state; the second is in parentheses.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -102,11 +109,7 @@ fn exit_codes_and_signals_are_told_apart() {
         assert!(worker.try_wait().is_err(), "reaped once");
         assert!(worker.kill(Signal::Terminate).is_err(), "and nobody else gets the signal");
     }
-    let worker = child(|| {
-        loop {
-            thread::sleep(Duration::from_secs(1));
-        }
-    });
+    let worker = child(wait_for_ever);
     assert_eq!(worker.try_wait().unwrap(), None);
     let mut poller = Poll::new();
     poller.add(worker.as_fd(), 1, Interest::READ).unwrap();
@@ -123,25 +126,18 @@ fn what_a_worker_does_is_known_without_files() {
             std::hint::spin_loop();
         }
     });
-    let start = Instant::now();
-    while worker.busy().unwrap() < Duration::from_millis(20) {
-        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", worker.busy());
-    }
+    eventually(|| worker.busy().unwrap() >= Duration::from_millis(20));
     assert!(!worker.is_stopped().unwrap());
     let signal = |which| {
         let pid = rustix::process::Pid::from_raw(i32::try_from(worker.pid()).unwrap()).unwrap();
         rustix::process::kill_process(pid, which).unwrap();
     };
     signal(rustix::process::Signal::STOP);
-    while !worker.is_stopped().unwrap() {
-        assert!(start.elapsed() < Duration::from_secs(30), "it is never stopped");
-    }
+    eventually(|| worker.is_stopped().unwrap());
     assert!(worker.is_stopped().unwrap(), "it is told as often as it is asked");
     assert_eq!(worker.try_wait().unwrap(), None);
     signal(rustix::process::Signal::CONT);
-    while worker.is_stopped().unwrap() {
-        assert!(start.elapsed() < Duration::from_secs(30), "it never goes on");
-    }
+    eventually(|| !worker.is_stopped().unwrap());
     worker.kill(Signal::Kill).unwrap();
     assert_eq!(worker.wait().unwrap(), Exit::Signal(libc::SIGKILL));
     assert!(worker.busy().is_err() && worker.is_stopped().is_err(), "reaped");
@@ -213,11 +209,7 @@ fn a_worker_that_cannot_be_watched_is_reaped() {
     use rustix::{io::Errno, process::WaitOptions};
     let limited = child(|| {
         deny(Call::PidfdOpen, 24).unwrap();
-        let worker = fork_worker::<OwnedFd>(&[], || {
-            loop {
-                thread::sleep(Duration::from_secs(1));
-            }
-        });
+        let worker = fork_worker::<OwnedFd>(&[], wait_for_ever);
         let error = worker.err().and_then(|error| error.raw_os_error());
         let left = rustix::process::wait(WaitOptions::NOHANG).err();
         i32::from((error, left) != (Some(24), Some(Errno::CHILD)))
@@ -257,10 +249,7 @@ fn memory_is_found_by_process_number() {
         // A store stays in this process.
         words[599].store(7, SeqCst);
         // A store of the master arrives.
-        let start = Instant::now();
-        while words[0].load(SeqCst) != 2 {
-            assert!(start.elapsed() < Duration::from_secs(30));
-        }
+        eventually(|| words[0].load(SeqCst) == 2);
         0
     });
     thread::sleep(Duration::from_millis(20));
@@ -299,9 +288,6 @@ fn workers_that_become_another_user_die_too() {
 fn dies_with_its_master(first: impl FnOnce()) {
     let shared = shm::create(1).unwrap();
     let pid: &AtomicU64 = &shared.words()[0];
-    let wait_for_ever = || loop {
-        thread::sleep(Duration::from_secs(1));
-    };
     let master = child(|| {
         let _worker = child(|| {
             first();
@@ -461,11 +447,7 @@ fn a_confined_worker_reaches_what_it_is_given() {
             let killed = rustix::process::test_kill_process(parent);
             assert_eq!(killed, Err(rustix::io::Errno::PERM));
             // Its own children are not out of reach.
-            let helper = child(|| {
-                loop {
-                    thread::sleep(Duration::from_secs(1));
-                }
-            });
+            let helper = child(wait_for_ever);
             helper.kill(Signal::Kill).unwrap();
             assert_eq!(helper.wait().unwrap(), Exit::Signal(9));
         }
