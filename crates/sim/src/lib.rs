@@ -36,15 +36,11 @@ mod wire;
 mod world;
 
 pub use frames::{
-    Answer, Client, EXCHANGES, FAILED, Frames, FramesSession, NOT_FOUND, UNAVAILABLE, run_frames,
-    run_sealed_frames,
+    Answer, Client, EXCHANGES, FAILED, Frames, FramesSession, NOT_FOUND, UNAVAILABLE,
 };
-pub use h2::{Http2Fetcher, run_http2, run_http2_planted, run_sealed_http2};
+pub use h2::Http2Fetcher;
 pub use plant::Plant;
-pub use run::{
-    Report, Violation, announce_panics, run, run_bytes, run_planted, run_sealed,
-    run_sealed_planted, whole_trace,
-};
+pub use run::{Report, Scenario, Violation, announce_panics, run_bytes, whole_trace};
 pub use talk::DuplexReport;
 pub use wire::{run_http2_wire, run_wire};
 

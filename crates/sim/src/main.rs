@@ -1,11 +1,13 @@
 //! `regatta-sim`: runs the schedules of many seeds, or one of them again.
 #![forbid(unsafe_code)]
 
-use regatta_sim::{
-    BrokenCheck, DuplexReport, Report, Violation, announce_panics, run, run_frames, run_http2,
-    run_sealed, run_sealed_frames, run_sealed_http2, whole_trace,
+use regatta_sim::{BrokenCheck, Report, Scenario, Violation, announce_panics, whole_trace};
+use std::{
+    error::Error,
+    fmt::{Debug, Display},
+    process::ExitCode,
+    time::Instant,
 };
-use std::{process::ExitCode, time::Instant};
 
 const USAGE: &str = "usage: regatta-sim [--seeds N [--from S]] | --seed S [--sealed] \
                      [--trace | --frames | --http2]";
@@ -15,14 +17,13 @@ const PROGRESS_SEEDS: u64 = 10_000;
 fn main() -> ExitCode {
     announce_panics();
     match Orders::read(std::env::args().skip(1)) {
-        Ok(Orders { seed: Some(seed), frames: true, sealed, .. }) => {
-            one_duplex(if sealed { run_sealed_frames(seed) } else { run_frames(seed) })
-        }
-        Ok(Orders { seed: Some(seed), http2: true, sealed, .. }) => {
-            one_duplex(if sealed { run_sealed_http2(seed) } else { run_http2(seed) })
-        }
-        Ok(Orders { seed: Some(seed), trace, sealed, .. }) => {
-            report_one(if sealed { run_sealed(seed) } else { run(seed) }, trace)
+        Ok(Orders { seed: Some(seed), sealed, trace, frames, http2, .. }) => {
+            let one = Scenario { seed, sealed, plant: None };
+            match (frames, http2) {
+                (true, _) => report(one.run_frames()),
+                (_, true) => report(one.run_http2()),
+                _ => report_one(one.run(), trace),
+            }
         }
         Ok(Orders { seeds, from, .. }) => run_many(seeds, from),
         Err(why) => {
@@ -68,59 +69,47 @@ impl Orders {
 }
 
 fn report_one(ended: Result<Report, Violation>, trace: bool) -> ExitCode {
-    if trace {
-        print!("{}", whole_trace());
+    if !trace {
+        return report(ended);
     }
+    print!("{}", whole_trace());
+    report(ended.map_err(|violation| format!("step {}: {}", violation.step, violation.what)))
+}
+
+fn report(ended: Result<impl Debug, impl Display>) -> ExitCode {
     match ended {
         Ok(report) => {
             println!("{report:?}");
             ExitCode::SUCCESS
         }
-        Err(violation) if trace => {
-            println!("step {}: {}", violation.step, violation.what);
-            ExitCode::FAILURE
-        }
-        Err(violation) => {
-            println!("{violation}");
+        Err(what) => {
+            println!("{what}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn one_duplex(ended: Result<DuplexReport, BrokenCheck>) -> ExitCode {
-    match ended {
-        Ok(report) => println!("{report:?}"),
-        Err(what) => {
-            println!("{what}");
-            return ExitCode::FAILURE;
-        }
+/// Runs all schedules of a seed. Returns the connections of HTTP/1, and all responses.
+fn run_all(seed: u64) -> Result<(u64, u64), Box<dyn Error>> {
+    let (mut connections, mut replies) = (0, 0);
+    for sealed in [false, true] {
+        let one = Scenario { seed, sealed, plant: None };
+        let report = one.run()?;
+        connections += report.connections;
+        replies += report.replies + one.run_frames()?.answers + one.run_http2()?.answers;
     }
-    ExitCode::SUCCESS
+    Ok((connections, replies))
 }
 
 fn run_many(seeds: u64, from: u64) -> ExitCode {
     let started = Instant::now();
     let (mut replies, mut connections) = (0, 0);
     for (done, seed) in (1..=seeds).zip(from..) {
-        for ended in [run(seed), run_sealed(seed)] {
-            match ended {
-                Ok(report) => {
-                    replies += report.replies;
-                    connections += report.connections;
-                }
-                Err(violation) => {
-                    println!("{violation}");
-                    return ExitCode::FAILURE;
-                }
-            }
-        }
-        for run in [run_frames, run_sealed_frames, run_http2, run_sealed_http2] {
-            match run(seed) {
-                Ok(report) => replies += report.answers,
-                Err(what) => {
-                    println!("{what}");
-                    return ExitCode::FAILURE;
-                }
+        match run_all(seed) {
+            Ok((of_http1, all)) => (connections, replies) = (connections + of_http1, replies + all),
+            Err(what) => {
+                println!("{what}");
+                return ExitCode::FAILURE;
             }
         }
         if done % PROGRESS_SEEDS == 0 || done == seeds {

@@ -63,44 +63,47 @@ fn replay(seed: u64, sealed: bool) -> String {
     format!("cargo run -p regatta-sim -- {sealed}--seed {seed} --trace")
 }
 
-/// Runs the schedule of a seed.
-///
-/// # Errors
-/// The [`Violation`] that the model saw.
-pub fn run(seed: u64) -> Result<Report, Violation> {
-    schedule(seed, Dice::seeded(seed), None, None)
+/// Schedule to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Seed of every decision.
+    pub seed: u64,
+    /// Whether every connection is sealed.
+    pub sealed: bool,
+    /// Planted mistake: an error is expected.
+    pub plant: Option<Plant>,
 }
 
-/// Runs the schedule of a seed, as [`run`], with every connection sealed.
-///
-/// # Errors
-/// The [`Violation`] that the model saw.
-pub fn run_sealed(seed: u64) -> Result<Report, Violation> {
-    schedule(seed, Dice::seeded(seed), Some(sealing::dice(seed)), None)
+impl Scenario {
+    /// Runs connections of HTTP/1.
+    ///
+    /// # Errors
+    /// The [`Violation`] that the model saw.
+    pub fn run(self) -> Result<Report, Violation> {
+        schedule(self, Dice::seeded(self.seed))
+    }
+
+    /// Adds to a fault the command that replays it, with this word for the protocol.
+    pub(crate) fn replay(self, protocol: &str, ms: u64, what: &BrokenCheck) -> BrokenCheck {
+        let Self { seed, sealed, .. } = self;
+        let words = if sealed { " --sealed" } else { "" };
+        let command = format!("cargo run -p regatta-sim -- {protocol}{words} --seed {seed}");
+        format!("seed {seed}, {ms} ms: {what}\nreplay: {command}").into()
+    }
+
+    /// Decisions of seals, if there are any.
+    pub(crate) fn seals(self) -> Option<Dice> {
+        self.sealed.then(|| sealing::dice(self.seed))
+    }
 }
 
-/// Runs a schedule as [`run_sealed`], with a planted mistake: an error is expected.
-///
-/// # Errors
-/// The [`Violation`] that shows the mistake.
-pub fn run_sealed_planted(seed: u64, plant: Plant) -> Result<Report, Violation> {
-    schedule(seed, Dice::seeded(seed), Some(sealing::dice(seed)), Some(plant))
-}
-
-/// Runs a schedule as [`run`], with a planted mistake: an error is expected.
-///
-/// # Errors
-/// The [`Violation`] that shows the mistake.
-pub fn run_planted(seed: u64, plant: Plant) -> Result<Report, Violation> {
-    schedule(seed, Dice::seeded(seed), None, Some(plant))
-}
-
-/// Runs a schedule as [`run`], with decisions from `bytes` while they last: for fuzzing.
+/// Runs connections of HTTP/1 in the clear, with decisions from `bytes` while they last: for
+/// fuzzing.
 ///
 /// # Errors
 /// The [`Violation`] that the model saw.
 pub fn run_bytes(bytes: &[u8]) -> Result<Report, Violation> {
-    schedule(0, Dice::from_bytes(bytes), None, None)
+    schedule(Scenario { seed: 0, sealed: false, plant: None }, Dice::from_bytes(bytes))
 }
 
 /// Returns the whole trace of the last schedule of this thread.
@@ -120,19 +123,15 @@ pub fn announce_panics() {
     }));
 }
 
-fn schedule(
-    seed: u64,
-    mut dice: Dice,
-    mut seals: Option<Dice>,
-    plant: Option<Plant>,
-) -> Result<Report, Violation> {
-    trace::start(seed, seals.is_some());
+fn schedule(scenario: Scenario, mut dice: Dice) -> Result<Report, Violation> {
+    let (Scenario { seed, sealed, plant }, mut seals) = (scenario, scenario.seals());
+    trace::start(seed, sealed);
     let mut site = site::site(&mut dice);
     if let Some(seals) = &mut seals {
         site.deadlines.handshake_ms_max = seals.pick(&[50, 1_000, 10_000]);
     }
     let sealing = Sealing::new(ClearHttp1, seed, plant);
-    let links: &dyn Links<_> = if seals.is_some() { &sealing } else { &ClearHttp1 };
+    let links: &dyn Links<_> = if sealed { &sealing } else { &ClearHttp1 };
     let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let cache = LocalCache::new(&site.caching, site.seed);
@@ -161,7 +160,7 @@ fn schedule(
         Err(what) => {
             let requests = world.requests(trace::last_link());
             let trace = format!("{}site: {site:?}\n{requests}", tail(TAIL_LINES));
-            Err(Violation { seed, step, what, trace, sealed: seals.is_some() })
+            Err(Violation { seed, step, what, trace, sealed })
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Planted mistakes ([`Plant`]) in bytes that the world receives and sends.
 //!
-//! Tests plant one to prove that the model sees it (`run_planted`). Without a plant nothing
+//! Tests plant one to prove that the model sees it (`Scenario::plant`). Without a plant nothing
 //! changes.
 use crate::{dice::index, plant::Plant, world::World};
 use regatta_metrics::Counter;

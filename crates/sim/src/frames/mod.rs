@@ -18,7 +18,6 @@ mod talk;
 
 pub use client::{Answer, Client};
 pub use session::FramesSession;
-pub use talk::{run_frames, run_sealed_frames};
 
 use regatta_op::{File, Now};
 use regatta_origin::{Cx, Links, Peer, Protocol};

@@ -7,7 +7,8 @@ use crate::{
     disk::{Disk, Seen, content},
     duplex::World,
     peer::Peer,
-    sealing::{self, Sealing},
+    run::Scenario,
+    sealing::Sealing,
     site,
     talk::{Arrival, DuplexReport, LineEnd, Talk, Trouble},
     trace::Stamp,
@@ -175,44 +176,31 @@ impl FramesTalk {
     }
 }
 
-/// Runs the schedule of a seed.
-///
-/// # Errors
-/// The fault, and the command that replays it.
-pub fn run_frames(seed: u64) -> Result<DuplexReport, BrokenCheck> {
-    schedule(seed, None)
-}
-
-/// Runs the schedule of a seed, as [`run_frames`], with every connection sealed.
-///
-/// # Errors
-/// The fault, and the command that replays it.
-pub fn run_sealed_frames(seed: u64) -> Result<DuplexReport, BrokenCheck> {
-    schedule(seed, Some(sealing::dice(seed)))
-}
-
-fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<DuplexReport, BrokenCheck> {
-    // The seed is altered, so that the site differs from that of the same seed for HTTP/1.
-    let mut dice = Dice::seeded(seed ^ 0xf4a3_e500_0000_0000);
-    let mut site = site::site(&mut dice);
-    site.content.not_found = "".into();
-    site.content.fallback = "".into();
-    site.content.clean_urls = false;
-    let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(&words, 1);
-    let cache = LocalCache::new(&site.caching, site.seed);
-    let scratch = Scratch::new(site.boundary_key);
-    let frames = Frames { names: &NAMES };
-    let (tally, sealing) = (Tally::Owned(arena.slot(0)), Sealing::new(frames, seed, None));
-    let links: &dyn Links<_> = if seals.is_some() { &sealing } else { &frames };
-    let cx = Cx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links };
-    let talk = FramesTalk::default();
-    let mut world = World::new(cx, talk, dice, seals.as_mut(), Asking::new);
-    let ended = world.run();
-    let sealed = if seals.is_some() { " --sealed" } else { "" };
-    let replay = format!("replay: cargo run -p regatta-sim -- --frames{sealed} --seed");
-    let replay = |what: BrokenCheck| {
-        BrokenCheck::from(format!("seed {seed}, {} ms: {what}\n{replay} {seed}", world.tick()))
-    };
-    ended.map(|()| world.report).map_err(replay)
+impl Scenario {
+    /// Runs connections of frames.
+    ///
+    /// # Errors
+    /// The fault, and the command that replays it.
+    pub fn run_frames(self) -> Result<DuplexReport, BrokenCheck> {
+        let (Self { seed, sealed, plant }, mut seals) = (self, self.seals());
+        // The seed is altered, so that the site differs from that of the same seed for HTTP/1.
+        let mut dice = Dice::seeded(seed ^ 0xf4a3_e500_0000_0000);
+        let mut site = site::site(&mut dice);
+        site.content.not_found = "".into();
+        site.content.fallback = "".into();
+        site.content.clean_urls = false;
+        let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
+        let arena = Arena::create(&words, 1);
+        let cache = LocalCache::new(&site.caching, site.seed);
+        let scratch = Scratch::new(site.boundary_key);
+        let frames = Frames { names: &NAMES };
+        let (tally, sealing) = (Tally::Owned(arena.slot(0)), Sealing::new(frames, seed, None));
+        let links: &dyn Links<_> = if sealed { &sealing } else { &frames };
+        let cx = Cx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links };
+        let talk = FramesTalk::default();
+        let mut world = World::new(cx, talk, dice, seals.as_mut(), Asking::new);
+        world.plant(plant);
+        let ended = world.run();
+        ended.map_err(|what| self.replay("--frames", world.tick(), &what)).map(|()| world.report)
+    }
 }

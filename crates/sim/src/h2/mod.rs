@@ -14,12 +14,7 @@ mod talk;
 mod violation;
 
 use crate::{
-    BrokenCheck,
-    dice::Dice,
-    duplex::World,
-    plant::Plant,
-    sealing::{self, Sealing},
-    site,
+    BrokenCheck, dice::Dice, duplex::World, run::Scenario, sealing::Sealing, site,
     talk::DuplexReport,
 };
 pub use fetcher::Http2Fetcher;
@@ -62,61 +57,35 @@ impl RecordCount {
     }
 }
 
-/// Runs the schedule of a seed.
-///
-/// # Errors
-/// The fault, and the command that replays it.
-pub fn run_http2(seed: u64) -> Result<DuplexReport, BrokenCheck> {
-    schedule(seed, None, None)
-}
-
-/// Runs the schedule of a seed, as [`run_http2`], with every connection sealed.
-///
-/// # Errors
-/// The fault, and the command that replays it.
-pub fn run_sealed_http2(seed: u64) -> Result<DuplexReport, BrokenCheck> {
-    schedule(seed, Some(sealing::dice(seed)), None)
-}
-
-/// Runs a schedule as [`run_http2`], with a planted mistake: an error is expected.
-///
-/// # Errors
-/// The fault that shows the mistake.
-pub fn run_http2_planted(seed: u64, plant: Plant) -> Result<DuplexReport, BrokenCheck> {
-    schedule(seed, None, Some(plant))
-}
-
-fn schedule(
-    seed: u64,
-    mut seals: Option<Dice>,
-    plant: Option<Plant>,
-) -> Result<DuplexReport, BrokenCheck> {
-    // The seed is altered, so that the site differs from that of the same seed for HTTP/1.
-    let mut dice = Dice::seeded(seed ^ 0x4832_4832_0000_0000);
-    let mut site = site::site(&mut dice);
-    site.limits.head_bytes_max = site.limits.head_bytes_max.max(HEAD_BYTES_LEAST);
-    site.http2.streams_max = dice.pick(&[100, 100, 8, 2]);
-    site.http2.exchanges_max = dice.pick(&[4_096, 4_096, 4_096, 2]);
-    let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
-    let arena = Arena::create(&words, 1);
-    let cache = LocalCache::new(&site.caching, site.seed);
-    let scratch = Scratch::new(site.boundary_key);
-    let (tally, sealing) = (Tally::Owned(arena.slot(0)), Sealing::for_http2(ClearHttp1, seed));
-    let links: &dyn Links<_> = if seals.is_some() { &sealing } else { &ClearHttp1 };
-    let log = RecordCount::default();
-    let cx = Cx { site: &site, cache: &cache, tally, log: &log, scratch: &scratch, links };
-    let breaks = plant.is_none() && dice.one_in(4);
-    let mut world = World::new(cx, H2Talk::new(&site), dice, seals.as_mut(), |dice, peer| {
-        H2Client::new(dice, peer, breaks, plant)
-    });
-    world.plant(plant);
-    let get = |counter| arena.slot(0).get(counter);
-    let ended =
-        world.run().and_then(|()| log.check(get(Counter::Requests), get(Counter::BytesSent)));
-    let sealed = if seals.is_some() { " --sealed" } else { "" };
-    let replay = format!("replay: cargo run -p regatta-sim -- --http2{sealed} --seed");
-    let replay = |what: BrokenCheck| {
-        BrokenCheck::from(format!("seed {seed}, {} ms: {what}\n{replay} {seed}", world.tick()))
-    };
-    ended.map(|()| world.report).map_err(replay)
+impl Scenario {
+    /// Runs connections of HTTP/2.
+    ///
+    /// # Errors
+    /// The fault, and the command that replays it.
+    pub fn run_http2(self) -> Result<DuplexReport, BrokenCheck> {
+        let (Self { seed, sealed, plant }, mut seals) = (self, self.seals());
+        // The seed is altered, so that the site differs from that of the same seed for HTTP/1.
+        let mut dice = Dice::seeded(seed ^ 0x4832_4832_0000_0000);
+        let mut site = site::site(&mut dice);
+        site.limits.head_bytes_max = site.limits.head_bytes_max.max(HEAD_BYTES_LEAST);
+        site.http2.streams_max = dice.pick(&[100, 100, 8, 2]);
+        site.http2.exchanges_max = dice.pick(&[4_096, 4_096, 4_096, 2]);
+        let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
+        let arena = Arena::create(&words, 1);
+        let cache = LocalCache::new(&site.caching, site.seed);
+        let scratch = Scratch::new(site.boundary_key);
+        let (tally, sealing) = (Tally::Owned(arena.slot(0)), Sealing::for_http2(ClearHttp1, seed));
+        let links: &dyn Links<_> = if sealed { &sealing } else { &ClearHttp1 };
+        let log = RecordCount::default();
+        let cx = Cx { site: &site, cache: &cache, tally, log: &log, scratch: &scratch, links };
+        let breaks = plant.is_none() && dice.one_in(4);
+        let mut world = World::new(cx, H2Talk::new(&site), dice, seals.as_mut(), |dice, peer| {
+            H2Client::new(dice, peer, breaks, plant)
+        });
+        world.plant(plant);
+        let get = |counter| arena.slot(0).get(counter);
+        let ended =
+            world.run().and_then(|()| log.check(get(Counter::Requests), get(Counter::BytesSent)));
+        ended.map_err(|what| self.replay("--http2", world.tick(), &what)).map(|()| world.report)
+    }
 }

@@ -2,16 +2,17 @@
 //! Planted mistakes must be seen.
 use crate::schedules::see;
 use regatta_op::DISK_OPS_MAX;
-use regatta_sim::{
-    BrokenCheck, DuplexReport, Plant, run_frames, run_http2, run_http2_planted, run_sealed_frames,
-    run_sealed_http2,
-};
+use regatta_sim::{BrokenCheck, DuplexReport, Plant, Scenario};
 
 /// Runs the schedules of the first seeds; `cargo xtask sim` runs more.
-fn all(run: fn(u64) -> Result<DuplexReport, BrokenCheck>, seeds: u64) -> DuplexReport {
+fn all(
+    run: fn(Scenario) -> Result<DuplexReport, BrokenCheck>,
+    sealed: bool,
+    seeds: u64,
+) -> DuplexReport {
     let mut sums = DuplexReport::default();
     for seed in 0..seeds {
-        match run(seed) {
+        match run(Scenario { seed, sealed, plant: None }) {
             Ok(report) => sums.add(&report),
             Err(what) => panic!("{what}"),
         }
@@ -22,7 +23,7 @@ fn all(run: fn(u64) -> Result<DuplexReport, BrokenCheck>, seeds: u64) -> DuplexR
 
 #[test]
 fn every_http2_schedule_is_as_the_model_says() {
-    let sums = all(run_http2, 256);
+    let sums = all(Scenario::run_http2, false, 256);
     assert!(sums.answers > 1_000 && sums.overtaking > 50, "{sums:?}");
     assert!(sums.exchanges_max > 8 && sums.disk_ops_max == 4, "{sums:?}");
     assert!(sums.resets > 20 && sums.goodbyes > 50 && sums.violations > 20, "{sums:?}");
@@ -31,14 +32,14 @@ fn every_http2_schedule_is_as_the_model_says() {
 
 #[test]
 fn every_sealed_http2_schedule_is_as_the_model_says() {
-    let sums = all(run_sealed_http2, 144);
+    let sums = all(Scenario::run_http2, true, 144);
     assert!(sums.answers > 400 && sums.overtaking > 10, "{sums:?}");
     assert!(sums.resets > 5 && sums.goodbyes > 10 && sums.unshaken > 10, "{sums:?}");
 }
 
 #[test]
 fn eight_exchanges_go_on_at_once() {
-    let sums = all(run_frames, 512);
+    let sums = all(Scenario::run_frames, false, 512);
     assert_eq!((sums.exchanges_max, sums.disk_ops_max), (8, DISK_OPS_MAX), "{sums:?}");
     assert!(sums.answers > 2_000 && sums.overtaking > 100, "{sums:?}");
     assert!(sums.duplex > 100 && sums.warmed > 100, "{sums:?}");
@@ -47,7 +48,7 @@ fn eight_exchanges_go_on_at_once() {
 
 #[test]
 fn eight_exchanges_go_on_at_once_behind_a_seal() {
-    let sums = all(run_sealed_frames, 256);
+    let sums = all(Scenario::run_frames, true, 256);
     assert_eq!((sums.exchanges_max, sums.disk_ops_max), (8, DISK_OPS_MAX), "{sums:?}");
     assert!(sums.answers > 1_000 && sums.overtaking > 30, "{sums:?}");
     assert!(sums.duplex > 100 && sums.unshaken > 50, "{sums:?}");
@@ -56,14 +57,15 @@ fn eight_exchanges_go_on_at_once_behind_a_seal() {
 
 #[test]
 fn an_http2_seed_replays() {
-    for run in [run_http2, run_sealed_http2] {
+    for sealed in [false, true] {
         for seed in 0..20 {
-            assert_eq!(run(seed), run(seed), "seed {seed}");
+            let one = Scenario { seed, sealed, plant: None };
+            assert_eq!(one.run_http2(), one.run_http2(), "{one:?}");
         }
     }
 }
 
 #[test]
 fn every_planted_mistake_of_http2_is_seen() {
-    see(&Plant::HTTP2, |seed, plant| run_http2_planted(seed, plant).err());
+    see(&Plant::HTTP2, false, |planted| planted.run_http2().err());
 }

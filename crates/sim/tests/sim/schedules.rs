@@ -1,8 +1,5 @@
 //! Schedules that must be judged right, and planted mistakes that must be seen.
-use regatta_sim::{
-    BrokenCheck, Plant, Report, Violation, run, run_bytes, run_planted, run_sealed,
-    run_sealed_planted, whole_trace,
-};
+use regatta_sim::{BrokenCheck, Plant, Scenario, run_bytes, whole_trace};
 
 /// Seeds of every test run; `cargo xtask sim` runs more.
 const SEEDS: u64 = 256;
@@ -26,18 +23,18 @@ const FOUND_SEALED: [u64; 6] = [5_094, 9_986, 12_296, 13_720, 23_851, 34_651];
 
 #[test]
 fn every_schedule_is_as_the_model_says() {
-    check_all((0..SEEDS).chain(FOUND), run);
+    check_all((0..SEEDS).chain(FOUND), false);
 }
 
 #[test]
 fn every_sealed_schedule_is_as_the_model_says() {
-    check_all((0..SEEDS).chain(FOUND_SEALED), run_sealed);
+    check_all((0..SEEDS).chain(FOUND_SEALED), true);
 }
 
-fn check_all(seeds: impl Iterator<Item = u64>, run: fn(u64) -> Result<Report, Violation>) {
+fn check_all(seeds: impl Iterator<Item = u64>, sealed: bool) {
     let mut refused = 0;
     for seed in seeds {
-        match run(seed) {
+        match (Scenario { seed, sealed, plant: None }).run() {
             Ok(report) => refused += report.refused,
             Err(violation) => panic!("{violation}"),
         }
@@ -47,11 +44,11 @@ fn check_all(seeds: impl Iterator<Item = u64>, run: fn(u64) -> Result<Report, Vi
 
 #[test]
 fn a_seed_replays() {
-    for run in [run, run_sealed] {
+    for sealed in [false, true] {
         for seed in 0..20 {
-            let first = (run(seed).map_err(|violation| violation.what), whole_trace());
-            let again = (run(seed).map_err(|violation| violation.what), whole_trace());
-            assert_eq!(first, again);
+            let one = Scenario { seed, sealed, plant: None };
+            let run = || (one.run().map_err(|violation| violation.what), whole_trace());
+            assert_eq!(run(), run(), "{one:?}");
         }
     }
 }
@@ -80,33 +77,33 @@ const BELOW: [Plant; 8] = [
 
 #[test]
 fn every_planted_mistake_is_seen() {
-    see(&Plant::CLEAR.map(|plant| (plant, "")), in_the_clear);
+    see(&Plant::CLEAR.map(|plant| (plant, "")), false, fault);
 }
 
 #[test]
 fn mistakes_are_seen_behind_a_seal() {
-    see(&BELOW.map(|plant| (plant, "")), behind_a_seal);
+    see(&BELOW.map(|plant| (plant, "")), true, fault);
 }
 
 #[test]
 fn every_mistake_of_sealed_connections_is_seen() {
-    see(&Plant::SEALED, behind_a_seal);
+    see(&Plant::SEALED, true, fault);
 }
 
-fn in_the_clear(seed: u64, plant: Plant) -> Option<BrokenCheck> {
-    run_planted(seed, plant).err().map(|violation| violation.what)
-}
-
-fn behind_a_seal(seed: u64, plant: Plant) -> Option<BrokenCheck> {
-    run_sealed_planted(seed, plant).err().map(|violation| violation.what)
+fn fault(planted: Scenario) -> Option<BrokenCheck> {
+    planted.run().err().map(|violation| violation.what)
 }
 
 /// Checks that each mistake is seen: the fault of some seed has these words.
-pub(crate) fn see(plants: &[(Plant, &str)], fault: impl Fn(u64, Plant) -> Option<BrokenCheck>) {
+pub(crate) fn see(
+    plants: &[(Plant, &str)],
+    sealed: bool,
+    fault: fn(Scenario) -> Option<BrokenCheck>,
+) {
     let mut unseen = Vec::new();
     for &(plant, words) in plants {
         let seen = (0..PLANTED_SEEDS).find_map(|seed| {
-            let what = fault(seed, plant)?.to_string();
+            let what = fault(Scenario { seed, sealed, plant: Some(plant) })?.to_string();
             what.contains(words).then_some((seed, what))
         });
         match seen {
