@@ -37,13 +37,7 @@ fn every_byte_arrives_once_whatever_strikes() {
         slow_open_us: 2000,
         slow_read_per_mille: 1000,
         slow_read_us: 2000,
-        die_locked_per_mille: 0,
-        die_locked_us: 0,
-        panic_in_visit_per_mille: 0,
-        spin_at_visit: 0,
-        sleep_at_visit: 0,
-        hang_at_mark: 0,
-        probe_port: 0,
+        ..Plan::default()
     });
     let (server, mut client) = connection();
     let dir = Folder::new("chaos");

@@ -30,9 +30,13 @@ fn content(file: &StaticFile) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Result of opening a path, in a word.
 fn probe(dir: &Folder, path: &str, rules: OpenRules) -> String {
-    match open(dir, path, rules) {
+    word(open(dir, path, rules))
+}
+
+/// Result of opening a path, in a word.
+fn word(found: Result<Opened<StaticFile>, OpenFault>) -> String {
+    match found {
         Ok(Opened::File { file, .. }) => content(&file),
         Ok(Opened::Directory) => "directory".to_owned(),
         Err(fault) => format!("{fault:?}"),
@@ -75,13 +79,8 @@ fn each_host_has_files_of_its_own() {
         let prefix = if number == 0 { Vec::new() } else { OpenReq::prefix(number).to_vec() };
         let req = req([&prefix, path.as_bytes()].concat(), Codings::NONE);
         let (found, cached) = (open_below(&root, &req, STRICT), open_cached(&root, &req, STRICT));
-        let probe = |found| match found {
-            Ok(Opened::File { file, .. }) => content(&file),
-            Ok(Opened::Directory) => "directory".to_owned(),
-            Err(fault) => format!("{fault:?}"),
-        };
-        let found = probe(found);
-        assert!(cached.is_none_or(|cached| probe(cached) == found), "{number} {path}");
+        let found = word(found);
+        assert!(cached.is_none_or(|cached| word(cached) == found), "{number} {path}");
         found
     };
     for (number, path, expected) in [
@@ -146,20 +145,16 @@ fn paths_lead_where_they_should() {
 }
 
 #[test]
-fn magic_links_are_not_followed() {
-    let root = Root::open("/proc/self".as_ref()).unwrap();
-    for path in ["cwd", "root/etc/passwd", "fd/0", "exe"] {
-        let fault = open_below(&root, &req(path, Codings::NONE), LINKS).unwrap_err();
-        assert_eq!(fault, OpenFault::Outside, "{path}");
-    }
-}
-
-#[test]
-fn devices_are_not_files() {
-    let root = Root::open("/dev".as_ref()).unwrap();
-    for path in ["null", "zero"] {
-        let fault = open_below(&root, &req(path, Codings::NONE), STRICT).unwrap_err();
-        assert_eq!(fault, OpenFault::NotAFile, "{path}");
+fn magic_links_are_not_followed_and_devices_are_not_files() {
+    for (root, paths, rules, expected) in [
+        ("/proc/self", &["cwd", "root/etc/passwd", "fd/0", "exe"][..], LINKS, OpenFault::Outside),
+        ("/dev", &["null", "zero"][..], STRICT, OpenFault::NotAFile),
+    ] {
+        let root = Root::open(root.as_ref()).unwrap();
+        for path in paths {
+            let fault = open_below(&root, &req(path, Codings::NONE), rules).unwrap_err();
+            assert_eq!(fault, expected, "{path}");
+        }
     }
 }
 

@@ -9,8 +9,7 @@ use regatta_sys::{
         stop_listening, unsent_limit, wait_max,
     },
 };
-use regatta_testkit::folder::Folder;
-use regatta_testkit::skips::skip;
+use regatta_testkit::{folder::Folder, skips::skip, waits::eventually};
 use rustix::net::sockopt;
 use std::{
     fs,
@@ -64,32 +63,24 @@ fn read_exactly(client: &mut TcpStream, len: usize) -> Vec<u8> {
 
 #[test]
 fn accepted_sockets_have_the_listeners_options() {
-    let mut spec = local();
-    spec.send_buffer_bytes = 40_000;
-    spec.pacing_rate = 10_000_000;
-    spec.unsent_bytes_max = 65_536;
-    let listener = listen(&spec).unwrap();
-    let client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
-    let (fd, peer) = accept_soon(&listener, Mode::Nonblocking);
-    assert_eq!(peer, client.local_addr().unwrap());
-    assert!(sockopt::tcp_nodelay(&fd).unwrap());
-    // The kernel doubles it (socket(7)).
-    assert_eq!(sockopt::socket_send_buffer_size(&fd).unwrap(), 80_000);
-    assert_eq!(unsent_limit(fd.as_fd()).unwrap(), 65_536);
-    let flags = rustix::io::fcntl_getfd(&fd).unwrap();
-    assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
-    assert!(rustix::fs::fcntl_getfl(&fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
-
-    let _other = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
-    let (fd, _) = accept_soon(&listener, Mode::Blocking);
-    assert!(!rustix::fs::fcntl_getfl(&fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
-    assert!(sockopt::tcp_nodelay(&fd).unwrap());
-
-    spec.nodelay = false;
-    spec.unsent_bytes_max = 0;
-    let (fd, _client) = pair(&spec, Mode::Nonblocking);
-    assert!(!sockopt::tcp_nodelay(&fd).unwrap());
-    assert_eq!(unsent_limit(fd.as_fd()).unwrap(), 0);
+    for (nodelay, unsent_bytes_max) in [(true, 65_536), (false, 0)] {
+        let options = ListenSpec { send_buffer_bytes: 40_000, pacing_rate: 10_000_000, ..local() };
+        let listener = listen(&ListenSpec { nodelay, unsent_bytes_max, ..options }).unwrap();
+        for mode in [Mode::Nonblocking, Mode::Blocking] {
+            let client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+            let (fd, peer) = accept_soon(&listener, mode);
+            assert_eq!(peer, client.local_addr().unwrap());
+            assert_eq!(sockopt::tcp_nodelay(&fd).unwrap(), nodelay);
+            // The kernel doubles it (socket(7)).
+            assert_eq!(sockopt::socket_send_buffer_size(&fd).unwrap(), 80_000);
+            assert_eq!(unsent_limit(fd.as_fd()).unwrap(), unsent_bytes_max);
+            let flags = rustix::io::fcntl_getfd(&fd).unwrap();
+            assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+            let flags = rustix::fs::fcntl_getfl(&fd).unwrap();
+            let waits = !flags.contains(rustix::fs::OFlags::NONBLOCK);
+            assert_eq!(waits, mode == Mode::Blocking);
+        }
+    }
 }
 
 #[test]
@@ -116,23 +107,6 @@ fn unsent_bytes_are_limited() {
     };
     let (free, limited) = (taken(0), taken(16_384));
     assert!(limited < free / 2, "{limited} bytes, {free} without the limit");
-}
-
-#[test]
-fn a_connection_has_its_options() {
-    let options = |fd: &Connection| {
-        let closes = rustix::io::fcntl_getfd(fd).unwrap().contains(rustix::io::FdFlags::CLOEXEC);
-        let waits = !rustix::fs::fcntl_getfl(fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK);
-        let bytes = sockopt::socket_send_buffer_size(fd).unwrap();
-        (sockopt::tcp_nodelay(fd).unwrap(), bytes, closes, waits)
-    };
-    for (nodelay, mode, waits) in [(true, Mode::Nonblocking, false), (false, Mode::Blocking, true)]
-    {
-        let spec =
-            ListenSpec { send_buffer_bytes: 40_000, pacing_rate: 10_000_000, nodelay, ..local() };
-        let (accepted, _client) = pair(&spec, mode);
-        assert_eq!(options(&accepted), (nodelay, 80_000, true, waits));
-    }
 }
 
 #[test]
@@ -527,14 +501,12 @@ fn a_peer_that_is_gone_is_a_reset() {
         send(fd.as_fd(), &mut Outbox::new(b"unread".to_vec()), 1).unwrap();
         client.set_nonblocking(true).unwrap();
         drop(client);
-        let start = Instant::now();
-        let error = loop {
-            match send(fd.as_fd(), &mut outbox(file.clone()), u64::MAX) {
-                Ok(_) => assert!(start.elapsed() < Duration::from_secs(30)),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(fault(&error), Fault::Reset, "{error}");
+        let mut error = None;
+        eventually(|| {
+            error = send(fd.as_fd(), &mut outbox(file.clone()), u64::MAX).err();
+            error.is_some()
+        });
+        assert_eq!(error.as_ref().map(fault), Some(Fault::Reset), "{error:?}");
     }
     let other = std::io::Error::from_raw_os_error(libc::EIO);
     assert_eq!(fault(&other), Fault::Other(libc::EIO));
@@ -560,9 +532,6 @@ fn half_closing_tells_the_peer_and_queued_bytes_are_known() {
     let mut all = Vec::new();
     client.read_to_end(&mut all).unwrap();
     assert_eq!(all.len() as u64, sent);
-    let start = Instant::now();
-    while queued_bytes(fd.as_fd()).unwrap() > 0 {
-        assert!(start.elapsed() < Duration::from_secs(30));
-    }
+    eventually(|| queued_bytes(fd.as_fd()).unwrap() == 0);
     assert!(queued_bytes(listen(&local()).unwrap().as_fd()).is_err());
 }

@@ -3,6 +3,7 @@ use regatta_sys::{
     Bell, limits,
     wait::{Epoll, Event, Interest, Poll, Poller, Select, Trigger},
 };
+use regatta_testkit::waits;
 use std::{
     collections::BTreeSet,
     io::{ErrorKind, Read, Write},
@@ -39,10 +40,10 @@ fn wait(poller: &mut dyn Poller, timeout: Option<Duration>) -> Vec<Event> {
 
 /// Waits until an event of `key` fulfils `wanted`: under edges others may precede it.
 fn until(poller: &mut dyn Poller, key: u64, wanted: impl Fn(&Event) -> bool) {
-    let start = Instant::now();
-    while !wait(poller, SOON).iter().any(|event| event.key == key && wanted(event)) {
-        assert!(start.elapsed() < Duration::from_secs(30), "{} never said so", poller.name());
-    }
+    let what = format!("{} says so", poller.name());
+    waits::until(Duration::from_secs(30), &what, || {
+        wait(poller, SOON).iter().any(|event| event.key == key && wanted(event))
+    });
 }
 
 #[test]
@@ -112,14 +113,10 @@ fn room_to_send_makes_writable_until_the_buffer_is_full() {
         while ours.write(&[0; 65536]).is_ok() {}
         assert_eq!(wait(&mut *poller, NOW), [], "{}", poller.name());
         let mut bytes = vec![0; 1 << 20];
-        let start = Instant::now();
-        loop {
+        waits::until(Duration::from_secs(30), poller.name(), || {
             while theirs.read(&mut bytes).is_ok() {}
-            if wait(&mut *poller, Some(Duration::from_millis(5))).iter().any(|e| e.writable) {
-                break;
-            }
-            assert!(start.elapsed() < Duration::from_secs(30), "{}", poller.name());
-        }
+            wait(&mut *poller, Some(Duration::from_millis(5))).iter().any(|e| e.writable)
+        });
     }
 }
 
@@ -254,42 +251,32 @@ fn all_of_two_thousand_are_watched() {
             poller.add_level(bell.as_fd(), key as u64, Interest::READ).unwrap();
         }
         assert_eq!(poller.len(), 2000);
-        let mut seen = vec![0; 2000];
-        bells.iter().for_each(Bell::ring);
-        // Epoll returns as many as it has room for, then others.
-        for _ in 0..2000 {
-            for event in wait(&mut *poller, NOW) {
-                seen[usize::try_from(event.key).unwrap()] += 1;
-                bells[usize::try_from(event.key).unwrap()].clear();
+        let rung = |poller: &mut dyn Poller, waits: usize| {
+            bells.iter().for_each(Bell::ring);
+            let mut keys = Vec::new();
+            // Epoll returns as many as it has room for, then others.
+            for _ in 0..waits {
+                for Event { key, .. } in wait(poller, NOW) {
+                    bells[usize::try_from(key).unwrap()].clear();
+                    keys.push(key);
+                }
             }
-        }
-        assert!(seen.iter().all(|&n| n == 1), "{}", poller.name());
+            keys.sort_unstable();
+            keys
+        };
+        assert!(rung(&mut *poller, 2000).into_iter().eq(0..2000), "{}", poller.name());
 
         for bell in bells.iter().rev().step_by(2) {
             poller.remove(bell.as_fd()).unwrap();
         }
-        bells.iter().for_each(Bell::ring);
-        for _ in 0..1000 {
-            for event in wait(&mut *poller, NOW) {
-                assert_eq!(event.key % 2, 0, "{}", poller.name());
-                seen[usize::try_from(event.key).unwrap()] += 1;
-                bells[usize::try_from(event.key).unwrap()].clear();
-            }
-        }
-        assert_eq!(seen.iter().sum::<i32>(), 3000, "{}", poller.name());
+        let even = (0..2000).step_by(2);
+        assert!(rung(&mut *poller, 1000).into_iter().eq(even), "{}", poller.name());
 
         // Half of the rest: removing must have kept track of the places.
         for bell in bells.iter().step_by(4) {
             poller.remove(bell.as_fd()).unwrap();
         }
-        bells.iter().for_each(Bell::ring);
-        let mut left = BTreeSet::new();
-        for _ in 0..500 {
-            for event in wait(&mut *poller, NOW) {
-                left.insert(event.key);
-                bells[usize::try_from(event.key).unwrap()].clear();
-            }
-        }
-        assert!(left.into_iter().eq((2..2000).step_by(4)), "{}", poller.name());
+        let rest = (2..2000).step_by(4);
+        assert!(rung(&mut *poller, 500).into_iter().eq(rest), "{}", poller.name());
     }
 }
