@@ -1,12 +1,9 @@
-//! A seal and a protocol that make planted mistakes ([`Plant::SEALED`]).
+//! A seal that makes planted mistakes ([`Plant::SEALED`]).
 use crate::{
     plant::Plant,
     records::{FULL_RECORD_BYTES, SHORT_REST_BYTES, SMALL_RECORD_BYTES},
 };
-use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Tick};
-use regatta_origin::{
-    ClearHttp1, Cx, Handshake, Link, Peer, Progress, Protocol, Seal, SealFault, Toy,
-};
+use regatta_origin::{Handshake, Progress, Seal, SealFault, Toy};
 use std::mem;
 
 /// Server's end of a seal, which makes one mistake.
@@ -92,85 +89,5 @@ impl Seal for FaultySeal {
         if !is_lost {
             self.toy.close(wire);
         }
-    }
-}
-
-/// HTTP/1 that never seems idle to the seal below it: [`Plant::LargeFirst`].
-#[derive(Debug)]
-pub(crate) struct NeverIdle<F>(Link<F>);
-
-impl<F: File> NeverIdle<F> {
-    pub(crate) fn new(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
-        Self(Link::new(peer, now, &Cx { links: &ClearHttp1, ..*cx }))
-    }
-}
-
-impl<F: File> Protocol<F> for NeverIdle<F> {
-    fn next_op(&mut self) -> Option<Op<F>> {
-        self.0.next_op()
-    }
-
-    fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
-        self.0.complete(done, now, cx);
-    }
-
-    fn deadline(&self) -> Tick {
-        self.0.deadline()
-    }
-
-    fn expire(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>) {
-        self.0.expire(queued, now, cx);
-    }
-
-    fn wait_for_disk(&mut self, now: Now, cx: &Cx<'_, F>) {
-        self.0.wait_for_disk(now, cx);
-    }
-
-    fn disk_answered(&mut self, now: Now, cx: &Cx<'_, F>) {
-        self.0.disk_answered(now, cx);
-    }
-
-    fn peer_ended(&mut self, now: Now, cx: &Cx<'_, F>) {
-        self.0.peer_ended(now, cx);
-    }
-
-    fn held_up(&mut self, ms: u64) {
-        self.0.held_up(ms);
-    }
-
-    fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
-        self.0.drain(now, cx);
-    }
-
-    fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
-        self.0.cut(reason, now, cx);
-    }
-
-    fn turn_away(&mut self, now: Now, cx: &Cx<'_, F>) {
-        self.0.turn_away(now, cx);
-    }
-
-    fn abandoned(&self) -> Option<Abandoned> {
-        self.0.abandoned()
-    }
-
-    fn is_idle(&self) -> bool {
-        false
-    }
-
-    fn awaits_request(&self, bytes: &[u8]) -> bool {
-        self.0.awaits_request(bytes)
-    }
-
-    fn tries_again(&self) -> bool {
-        self.0.tries_again()
-    }
-
-    fn requests(&self) -> u32 {
-        self.0.requests()
-    }
-
-    fn check_invariants(&self) {
-        self.0.check_invariants();
     }
 }

@@ -1,9 +1,9 @@
 //! Checks that counters match the events of a schedule, and that nothing is kept at its end.
 use crate::{BrokenCheck, closing::DISK_MS_MAX, disk::SimFile, plant::Plant, world::World};
-use regatta_metrics::{Counter, Slot};
-use regatta_op::CloseReason;
-use regatta_origin::{Cache, LocalCache, Log, Lookup, Record, ReplyOutcome};
-use std::cell::Cell;
+use regatta_metrics::{Counter, Slot, Tally};
+use regatta_op::{CloseReason, Tick};
+use regatta_origin::{Cache, Entry, LocalCache, Log, Lookup, Record, ReplyOutcome, Representation};
+use std::{cell::Cell, sync::Arc};
 
 /// Log that sums up its records.
 #[derive(Debug, Default)]
@@ -56,12 +56,7 @@ pub(crate) struct Kept {
 }
 
 impl Cache<SimFile> for Kept {
-    fn get(
-        &self,
-        path: &[u8],
-        now: regatta_op::Tick,
-        tally: &regatta_metrics::Tally<'_>,
-    ) -> Lookup<SimFile> {
+    fn get(&self, path: &[u8], now: Tick, tally: &Tally<'_>) -> Lookup<SimFile> {
         let found = self.cache.get(path, now, tally);
         self.cache.check_invariants();
         match found {
@@ -70,38 +65,23 @@ impl Cache<SimFile> for Kept {
         }
     }
 
-    fn put(
-        &self,
-        path: &[u8],
-        entry: &regatta_origin::Entry<SimFile>,
-        now: regatta_op::Tick,
-        tally: &regatta_metrics::Tally<'_>,
-    ) {
+    fn put(&self, path: &[u8], entry: &Entry<SimFile>, now: Tick, tally: &Tally<'_>) {
         self.cache.put(path, entry, now, tally);
         self.cache.check_invariants();
     }
 
-    fn fill(
-        &self,
-        path: &[u8],
-        file: &std::sync::Arc<regatta_origin::Representation<SimFile>>,
-        tally: &regatta_metrics::Tally<'_>,
-    ) {
+    fn fill(&self, path: &[u8], file: &Arc<Representation<SimFile>>, tally: &Tally<'_>) {
         self.cache.fill(path, file, tally);
         self.cache.check_invariants();
     }
 
-    fn relieve(&self, tally: &regatta_metrics::Tally<'_>) -> bool {
+    fn relieve(&self, tally: &Tally<'_>) -> bool {
         let relieved = self.cache.relieve(tally);
         self.cache.check_invariants();
         relieved
     }
 
-    fn sweep(
-        &self,
-        now: regatta_op::Tick,
-        tally: &regatta_metrics::Tally<'_>,
-    ) -> Option<regatta_op::Tick> {
+    fn sweep(&self, now: Tick, tally: &Tally<'_>) -> Option<Tick> {
         let on = self.cache.sweep(now, tally);
         self.cache.check_invariants();
         // An entry's time begins at its request; the disk takes a while to open and read it.
@@ -110,11 +90,11 @@ impl Cache<SimFile> for Kept {
         on
     }
 
-    fn remove(&self, path: &[u8], tally: &regatta_metrics::Tally<'_>) {
+    fn remove(&self, path: &[u8], tally: &Tally<'_>) {
         self.cache.remove(path, tally);
     }
 
-    fn clear(&self, now: regatta_op::Tick, tally: &regatta_metrics::Tally<'_>) {
+    fn clear(&self, now: Tick, tally: &Tally<'_>) {
         self.cache.clear(now, tally);
         self.cache.check_invariants();
     }

@@ -3,7 +3,7 @@
 use crate::{
     BrokenCheck,
     dice::{Dice, index, mix},
-    faulty::{FaultySeal, NeverIdle},
+    faulty::FaultySeal,
     peer::{Peer, Pipe},
     plant::Plant,
 };
@@ -64,9 +64,6 @@ impl<F: File + Send + Sync + 'static, L: Links<F>> Links<F> for Sealing<L> {
         now: Now,
         cx: &Cx<'_, F>,
     ) -> Option<Box<dyn Protocol<F> + Send>> {
-        if self.plant == Some(Plant::LargeFirst) {
-            return Some(Box::new(NeverIdle::new(peer, now, cx)));
-        }
         self.inner.protocol(peer, agreed, now, cx)
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     registry::Registry,
     request::{Content, Maker},
     sealing::{ClientSeal, WIRE},
+    spoil::join_records,
     trace::{self, Event, NOBODY, Stamp},
 };
 use regatta_op::{
@@ -506,7 +507,9 @@ impl<'a> World<'a> {
         let offered = link.offered.ok_or("it was not offered")?;
         let mut reader = std::mem::take(&mut link.reader);
         let mut ended = Vec::new();
-        for (plain, end) in link.open(bytes)? {
+        let mut records = link.open(bytes)?;
+        join_records(self.plant, &mut records);
+        for (plain, end) in records {
             self.totals.sent += plain.len() as u64;
             link.moved = true;
             let was_idle = link.was_idle(reader.count);
