@@ -1,5 +1,5 @@
 //! Pipelines over real sockets and files: connections travel through stages of pollers and threads.
-use crate::rig::{ACCEPTS, PATIENCE, TURNS, TestFile, answer, around, ask, connect};
+use crate::rig::{ACCEPTS, PATIENCE, TURNS, TestFile, answer, around, ask, at_once, connect};
 use regatta_arch::{
     cache::thread_cache::ThreadCache,
     conn::{
@@ -273,30 +273,25 @@ fn serve(
 fn stages_do_their_part(shape: Shape) {
     let [small, page, large] = FILES;
     let (slots, _) = serve(shape, |addresses, _, _| {
-        thread::scope(|scope| {
-            for number in 0..6 {
-                let address = addresses[number % addresses.len()];
-                scope.spawn(move || {
-                    let mut peer = BufReader::new(connect(address));
-                    for round in 0..30 {
-                        ask(peer.get_mut(), &["small"]);
-                        answer(&mut peer, small);
-                        ask(peer.get_mut(), &["page", "small", "page"]);
-                        [page, small, page].into_iter().for_each(|file| answer(&mut peer, file));
-                        if round % 10 == number {
-                            ask(peer.get_mut(), &["large", "page"]);
-                            thread::sleep(Duration::from_millis(30));
-                            answer(&mut peer, large);
-                            answer(&mut peer, page);
-                        }
-                    }
-                    let closing = b"GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-                    peer.get_mut().write_all(closing).unwrap();
-                    let mut rest = Vec::new();
-                    peer.read_to_end(&mut rest).unwrap();
-                    assert!(rest.ends_with(&page.body()));
-                });
+        at_once(6, |number| {
+            let mut peer = BufReader::new(connect(addresses[number % addresses.len()]));
+            for round in 0..30 {
+                ask(peer.get_mut(), &["small"]);
+                answer(&mut peer, small);
+                ask(peer.get_mut(), &["page", "small", "page"]);
+                [page, small, page].into_iter().for_each(|file| answer(&mut peer, file));
+                if round % 10 == number {
+                    ask(peer.get_mut(), &["large", "page"]);
+                    thread::sleep(Duration::from_millis(30));
+                    answer(&mut peer, large);
+                    answer(&mut peer, page);
+                }
             }
+            let closing = b"GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+            peer.get_mut().write_all(closing).unwrap();
+            let mut rest = Vec::new();
+            peer.read_to_end(&mut rest).unwrap();
+            assert!(rest.ends_with(&page.body()));
         });
     });
     let at = |slot: usize, counter| slots[slot].get(counter);

@@ -15,6 +15,7 @@ use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     path::Path,
+    thread,
     time::Duration,
 };
 
@@ -127,4 +128,14 @@ pub(crate) fn answer(peer: &mut impl Read, file: TestFile) {
 pub(crate) fn get(peer: &mut (impl Read + Write), file: TestFile) {
     ask(peer, &[file.name]);
     answer(peer, file);
+}
+
+/// Runs clients at the same time, each with its number.
+pub(crate) fn at_once(clients: usize, run: impl Fn(usize) + Sync) {
+    thread::scope(|scope| {
+        for client in 0..clients {
+            let run = &run;
+            scope.spawn(move || run(client));
+        }
+    });
 }

@@ -4,7 +4,7 @@
 //! ends while others continue. All of them serve sealed connections, too.
 use crate::{
     env::{env, settings, share},
-    rig::{PATIENCE, TestFile, answer, ask, connect, get},
+    rig::{PATIENCE, TestFile, answer, ask, at_once, connect, get},
     sealed::{SealedClient, Sealing},
 };
 use regatta_arch::{
@@ -161,37 +161,26 @@ fn rest(peer: &mut TcpStream) -> (String, Duration) {
     (String::from_utf8_lossy(&rest).into_owned(), since.elapsed())
 }
 
-#[test]
-fn many_connections_at_once_get_the_right_bytes_and_are_counted_and_logged() {
-    const THREADS: usize = 24;
-    const CLIENTS: usize = 32;
-    const ROUNDS: usize = 20;
-    let step = Duration::from_millis(100);
-    let mut server = Server::new("bytes", THREADS, step, Deadlines::default());
-    thread::scope(|scope| {
-        for client in 0..CLIENTS {
-            let server = &server;
-            scope.spawn(move || {
-                let mut peer = server.connect();
-                for round in 0..ROUNDS {
-                    get(&mut peer, FILES[usize::from((client + round) % 16 == 0)]);
-                }
-            });
+/// Clients request files one after another, and the server drains. Every `rare`-th file is a large
+/// one. What is counted and logged are the bytes inside of seals. Returns the totals.
+fn many_requests<P: Read + Write>(
+    mut server: Server,
+    connect: Connect<P>,
+    clients: usize,
+    rounds: usize,
+    rare: usize,
+) -> Totals {
+    at_once(clients, |client| {
+        let mut peer = connect(&server, client);
+        for round in 0..rounds {
+            get(&mut peer, FILES[usize::from((client + round) % rare == 0)]);
         }
     });
     server.drain(30_000);
     let totals = server.totals();
-    let (all, clients) = ((CLIENTS * ROUNDS) as u64, CLIENTS as u64);
-    let get = |counter| totals.get(counter);
+    let (all, get) = ((clients * rounds) as u64, |counter| totals.get(counter));
     assert_eq!([get(Counter::Requests), get(Counter::Replies200)], [all, all]);
-    assert_eq!([get(Counter::AcceptOk), get(Counter::ConnectionsOpened)], [clients, clients]);
-    assert_eq!(get(Counter::ConnectionsClosed), clients);
-    assert_eq!(get(Counter::AcceptFaults), 0);
-    let first = server.env.first_slot(0);
-    assert_eq!(first.get(Counter::AcceptOk), 0, "its heartbeat is that of the first thread alone");
-    assert!(get(Counter::SendfileCalls) > 0);
-    assert_eq!(get(Counter::BytesSent), get(Counter::SendBytes) + get(Counter::SendfileBytes));
-    assert_eq!(totals.gauge(Gauge::ConnectionsOpen), 0);
+    assert_eq!(get(Counter::ConnectionsClosed), clients as u64);
     let log = fs::read_to_string(server.folder.join("access")).unwrap();
     let (mut lines, mut bytes) = (0, 0);
     for line in log.lines() {
@@ -203,6 +192,23 @@ fn many_connections_at_once_get_the_right_bytes_and_are_counted_and_logged() {
     let logged = [Counter::LogLines, Counter::LogBytes, Counter::LogDropped].map(get);
     assert_eq!(logged, [lines, bytes, 0]);
     assert_eq!(lines, all);
+    totals
+}
+
+#[test]
+fn many_connections_at_once_get_the_right_bytes_and_are_counted_and_logged() {
+    const CLIENTS: usize = 32;
+    let server = Server::new("bytes", 24, Duration::from_millis(100), Deadlines::default());
+    let first = server.env.first_slot(0);
+    let totals = many_requests(server, clear, CLIENTS, 20, 16);
+    let get = |counter| totals.get(counter);
+    let accepted = [get(Counter::AcceptOk), get(Counter::ConnectionsOpened)];
+    assert_eq!(accepted, [CLIENTS as u64; 2]);
+    assert_eq!(get(Counter::AcceptFaults), 0);
+    assert_eq!(first.get(Counter::AcceptOk), 0, "its heartbeat is that of the first thread alone");
+    assert!(get(Counter::SendfileCalls) > 0);
+    assert_eq!(get(Counter::BytesSent), get(Counter::SendBytes) + get(Counter::SendfileBytes));
+    assert_eq!(totals.gauge(Gauge::ConnectionsOpen), 0);
 }
 
 /// Steps are much longer than the deadlines that cut them short.
@@ -549,16 +555,11 @@ const CLIENTS: usize = 6;
 
 fn many_exchanges<P: Read + Write + 'static>(mut server: Server, connect: Connect<P>) {
     const REQUESTS: usize = 60;
-    thread::scope(|scope| {
-        for client in 0..CLIENTS {
-            let server = &server;
-            let of = move |request| u8::from((client + request) % 20 == 0);
-            scope.spawn(move || {
-                let mut peer = connect(server, client);
-                let mut client = Client::new((0..REQUESTS).map(of).collect());
-                exchange(&mut peer, &mut client, &mut 0, REQUESTS);
-            });
-        }
+    at_once(CLIENTS, |client| {
+        let of = |request| u8::from((client + request) % 20 == 0);
+        let mut peer = connect(&server, client);
+        let mut client = Client::new((0..REQUESTS).map(of).collect());
+        exchange(&mut peer, &mut client, &mut 0, REQUESTS);
     });
     server.drain(30_000);
     let get = |counter| server.totals().get(counter);
@@ -605,34 +606,10 @@ fn threads_and_processes_serve_sealed_connections() {
         (&mp::DRIVER, "sealed-process", 1),
     ] {
         println!("{name}");
-        sealed_requests(serving(driver, name, threads, Sealing::new(ClearHttp1)));
+        let server = serving(driver, name, threads, Sealing::new(ClearHttp1));
+        let totals = many_requests(server, sealed, CLIENTS, 12, 6);
+        let get = |counter| totals.get(counter);
+        assert_eq!(get(Counter::SendfileBytes), 0, "no byte of a file leaves in the clear");
+        assert!(get(Counter::SendBytes) > get(Counter::BytesSent), "records have heads");
     }
-}
-
-/// Sends requests behind seals. What is counted and logged are the bytes inside.
-fn sealed_requests(mut server: Server) {
-    const ROUNDS: usize = 12;
-    thread::scope(|scope| {
-        for client in 0..CLIENTS {
-            let server = &server;
-            scope.spawn(move || {
-                let mut peer = sealed(server, client);
-                for round in 0..ROUNDS {
-                    get(&mut peer, FILES[usize::from((client + round) % 6 == 0)]);
-                }
-            });
-        }
-    });
-    server.drain(30_000);
-    let totals = server.totals();
-    let (all, get) = ((CLIENTS * ROUNDS) as u64, |counter| totals.get(counter));
-    assert_eq!([get(Counter::Requests), get(Counter::Replies200)], [all, all]);
-    assert_eq!(get(Counter::ConnectionsClosed), CLIENTS as u64);
-    assert_eq!(get(Counter::SendfileBytes), 0, "no byte of a file leaves in the clear");
-    assert!(get(Counter::SendBytes) > get(Counter::BytesSent), "records have heads");
-    let log = fs::read_to_string(server.folder.join("access")).unwrap();
-    let is_whole = |line: &str| {
-        FILES.iter().any(|TestFile { bytes, .. }| line.ends_with(&format!(" {bytes}")))
-    };
-    assert_eq!(log.lines().filter(|line| is_whole(line)).count() as u64, all);
 }
