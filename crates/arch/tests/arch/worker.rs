@@ -136,6 +136,15 @@ fn turn(worker: &mut Worker<'_, Held>, key: u64, below: Below<'_>, buffer: &mut 
     }
 }
 
+/// Admits a connection, which must be the next action.
+#[track_caller]
+fn admit<S>(worker: &mut Worker<'_, S>, drive: S) -> u64 {
+    match worker.next_action() {
+        Some(Action::Admit(accepted)) => worker.admit(accepted, drive),
+        other => panic!("{other:?} instead of a connection"),
+    }
+}
+
 /// Ends the worker, also after the client has failed.
 struct Stop<'a>(Arena<'a>);
 
@@ -313,10 +322,7 @@ fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
         let mut disk = InlineDisk(below);
         let mut io = Io::new(&mut disk, rules, &fixture.site.limits);
         worker.offer(0);
-        let [reads, opens] = [(); 2].map(|()| match worker.next_action() {
-            Some(Action::Admit(accepted)) => worker.admit(accepted, Readiness::new(true, 0)),
-            other => panic!("{other:?}"),
-        });
+        let [reads, opens] = [(); 2].map(|()| admit(&mut worker, Readiness::new(true, 0)));
         // A turn that has waited this long for the disk; returns the deadline after it.
         let mut turn = |key, held_ms: u64| {
             io.begin_round(false);
@@ -350,10 +356,7 @@ fn the_date_goes_on_while_the_disk_holds_the_loop_up() {
     let _peer = fixture.connect(0);
     fixture.work(0, &LocalCache::new(&fixture.site.caching, 7), |mut worker, _| {
         worker.offer(0);
-        let key = match worker.next_action() {
-            Some(Action::Admit(accepted)) => worker.admit(accepted, Readiness::new(true, 0)),
-            other => panic!("{other:?}"),
-        };
+        let key = admit(&mut worker, Readiness::new(true, 0));
         let (slot, desk) = worker.turn(key).unwrap();
         set_time(700, 4_000_000_001);
         let begun = desk.begin(slot, true);
@@ -376,10 +379,7 @@ fn a_drain_does_not_wait_for_the_end_of_an_accept_pause() {
         fixture.arena.control().drain(u64::MAX);
         assert!(matches!(worker.next_action(), Some(Action::Drain)));
         worker.offer_backlog();
-        match worker.next_action() {
-            Some(Action::Admit(accepted)) => drop(worker.admit(accepted, Readiness::new(true, 0))),
-            other => panic!("the backlog is left: {other:?}"),
-        }
+        admit(&mut worker, Readiness::new(true, 0));
     });
     hook::clear();
 }
@@ -397,10 +397,7 @@ fn a_drain_that_leaves_the_listeners_ends_nobody_elses_accepting() {
     fixture.arena.control().leave(u64::MAX);
     assert!(matches!(leaving.next_action(), Some(Action::Drain)));
     leaving.offer_backlog();
-    match leaving.next_action() {
-        Some(Action::Admit(accepted)) => _ = leaving.admit(accepted, None),
-        other => panic!("the backlog is left: {other:?}"),
-    }
+    admit(&mut leaving, None);
     while let Some(action) = leaving.next_action() {
         if let Action::Turn(key) = action {
             turn(&mut leaving, key, fixture.below(), &mut [0; 64]);
@@ -410,9 +407,6 @@ fn a_drain_that_leaves_the_listeners_ends_nobody_elses_accepting() {
     // Connecting fails if no socket listens.
     let _after = fixture.connect(0);
     staying.offer(0);
-    match staying.next_action() {
-        Some(Action::Admit(accepted)) => _ = staying.admit(accepted, None),
-        other => panic!("nobody listens any more: {other:?}"),
-    }
+    admit(&mut staying, None);
     assert_eq!([0, 1].map(|worker| fixture.get(worker, Counter::AcceptOk)), [1, 1]);
 }
