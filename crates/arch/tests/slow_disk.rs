@@ -8,7 +8,7 @@
 #[path = "arch/env.rs"]
 mod env;
 
-use env::{env, settings, share};
+use env::{ask, connect, env, head, settings, share};
 use regatta_arch::{ARCHITECTURES, Env, conn::accept, find};
 use regatta_metrics::{Arena, Counter};
 use regatta_origin::{CachingRules, Site};
@@ -24,7 +24,7 @@ use rustix::fs::{Advice, fadvise};
 use std::{
     collections::HashMap,
     fs,
-    io::{Read, Write},
+    io::Read,
     net::{SocketAddr, TcpStream},
     os::fd::AsFd,
     path::{Path, PathBuf},
@@ -190,14 +190,14 @@ impl Server {
     fn check(&self) {
         let Self { what, waits, performs, file, .. } = self;
         let mut client = connect(self.address);
-        let mut warm = || assert_eq!(ask(&mut client, "warm"), content("warm"));
+        let mut warm = || assert_eq!(fetch(&mut client, "warm"), content("warm"));
         // A round is entered at its end: by then another has answered.
         warm();
         warm();
         let before = self.stalls();
         let mut other = connect(self.address);
         let begin = Instant::now();
-        request(&mut other, file);
+        ask(&mut other, &[*file]);
         thread::sleep(SLOW / 10);
         warm();
         let waited = begin.elapsed() >= SLOW;
@@ -223,7 +223,7 @@ impl Server {
 
     /// Tests a client that leaves while its file is opened or read: nothing of it stays.
     fn leave(&self) {
-        request(&mut connect(self.address), "gone");
+        ask(&mut connect(self.address), &["gone"]);
         thread::sleep(SLOW / 10);
         self.arena.control().stop();
         self.bell.ring();
@@ -254,28 +254,14 @@ fn patient(path: &Path, options: &[(&str, &str)]) -> Env {
     }
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
-    TcpStream::connect(address).unwrap()
-}
-
-fn request(client: &mut TcpStream, name: &str) {
-    write!(client, "GET /{name} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-}
-
-fn ask(client: &mut TcpStream, name: &str) -> Vec<u8> {
-    request(client, name);
+fn fetch(client: &mut TcpStream, name: &str) -> Vec<u8> {
+    ask(client, &[name]);
     answer(client)
 }
 
 /// Reads the next response, and returns its body.
 fn answer(client: &mut TcpStream) -> Vec<u8> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        client.read_exact(&mut byte).unwrap();
-        head.extend(byte);
-    }
-    let head = String::from_utf8(head).unwrap().to_lowercase();
+    let head = head(client).to_lowercase();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
     let mut body = vec![0; length.parse().unwrap()];
     client.read_exact(&mut body).unwrap();

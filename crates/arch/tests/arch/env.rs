@@ -1,4 +1,4 @@
-//! Environments of worker processes, and their options.
+//! Environments of worker processes, their options, and their peers.
 use regatta_arch::{
     Env, Share,
     options::{OptionSpec, Settings},
@@ -7,7 +7,18 @@ use regatta_arch::{
 use regatta_metrics::Arena;
 use regatta_origin::{ClearHttp1, ListenerClass, NoLog, Site};
 use regatta_sys::{Bell, OpenRules, Root, channel::Channel, shm};
-use std::{ops::Range, os::fd::OwnedFd, path::Path, sync::Arc};
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    ops::Range,
+    os::fd::OwnedFd,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+/// Time that the machine may take for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// These options, some of them with other values than their defaults.
 pub(crate) fn settings(specs: &[&OptionSpec], sets: &[(&str, &str)]) -> Settings {
@@ -50,4 +61,29 @@ pub(crate) fn env(
         open_log: Box::new(|_| Box::new(NoLog)),
         end_process: || {},
     }
+}
+
+/// Connects a peer, whose calls fail in the end.
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let peer = TcpStream::connect(address).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    peer.set_write_timeout(Some(PATIENCE)).unwrap();
+    peer
+}
+
+/// Requests these files, all at once.
+pub(crate) fn ask(peer: &mut impl Write, names: &[&str]) {
+    let requests = names.iter().map(|name| format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    peer.write_all(requests.collect::<String>().as_bytes()).unwrap();
+}
+
+/// Reads the head of a response.
+pub(crate) fn head(peer: &mut impl Read) -> String {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        let read = peer.read_exact(&mut byte);
+        read.unwrap_or_else(|error| panic!("{error} after {}", head.escape_ascii()));
+        head.extend(byte);
+    }
+    String::from_utf8(head).unwrap()
 }

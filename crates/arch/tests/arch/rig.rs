@@ -1,4 +1,6 @@
 //! Rules, files and peers of the tests of this program.
+pub(crate) use crate::env::{PATIENCE, ask, connect, head};
+
 use regatta_arch::{
     conn::{
         accept::{AcceptRules, WhenFull},
@@ -13,14 +15,9 @@ use regatta_sys::{Bell, StaticFile, socket::Mode};
 use std::{
     fs,
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
     path::Path,
     thread,
-    time::Duration,
 };
-
-/// Time that the machine may take for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Rules that accept all at once, until a worker is full.
 pub(crate) const ACCEPTS: AcceptRules = AcceptRules {
@@ -87,31 +84,6 @@ impl TestFile {
     pub(crate) fn write(self, folder: &Path) {
         fs::write(folder.join(self.name), self.body()).unwrap();
     }
-}
-
-/// Connects a peer, whose calls fail in the end.
-pub(crate) fn connect(address: SocketAddr) -> TcpStream {
-    let peer = TcpStream::connect(address).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
-    peer.set_write_timeout(Some(PATIENCE)).unwrap();
-    peer
-}
-
-/// Requests these files, all at once.
-pub(crate) fn ask(peer: &mut impl Write, names: &[&str]) {
-    let requests = names.iter().map(|name| format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
-    peer.write_all(requests.collect::<String>().as_bytes()).unwrap();
-}
-
-/// Reads the head of a response.
-pub(crate) fn head(peer: &mut impl Read) -> String {
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        let read = peer.read_exact(&mut byte);
-        read.unwrap_or_else(|error| panic!("{error} after {}", head.escape_ascii()));
-        head.extend(byte);
-    }
-    String::from_utf8(head).unwrap()
 }
 
 /// Reads the response that has this file.
