@@ -304,16 +304,14 @@ struct Around<'a, S> {
     spare: &'a dyn Fn() -> Worker<'a, S>,
 }
 
-/// Runs a test with a worker whose second listener has sealed connections.
-fn with_worker<S>(test: impl FnOnce(Worker<'_, S>, Around<'_, S>)) {
-    with_rules(|accepts| accepts, test);
+/// Rules of most tests, which accept and receive at once.
+fn eager() -> AcceptRules {
+    AcceptRules { eager_read: true, ..accepts_all(200) }
 }
 
-/// Runs a test with a worker that accepts by these rules.
-fn with_rules<S>(
-    change: impl FnOnce(AcceptRules) -> AcceptRules,
-    test: impl FnOnce(Worker<'_, S>, Around<'_, S>),
-) {
+/// Runs a test with a worker that accepts by these rules, and whose second listener has sealed
+/// connections.
+fn with_worker<S>(accepts: AcceptRules, test: impl FnOnce(Worker<'_, S>, Around<'_, S>)) {
     hook::set_time(BEGIN_NS, UNIX);
     let (folder, mut site) = (Folder::new(), site(&mut Dice::new(1), false));
     site.limits.head_bytes_max = 16 << 10;
@@ -322,7 +320,6 @@ fn with_rules<S>(
     let arena = single.arena();
     let record = Arc::new(Record::default());
     let links = Seals { record: Arc::clone(&record), next: AtomicU64::new(0) };
-    let accepts = change(AcceptRules { eager_read: true, ..accepts_all(200) });
     let mut acceptor = Acceptor::new(&listeners, accepts);
     acceptor.classes = &[ListenerClass::CLEAR, SEALED];
     let worker = Worker::new(acceptor, single.around(arena, &links));
@@ -333,26 +330,16 @@ fn with_rules<S>(
     hook::clear();
 }
 
-/// Runs a test with a loop, which may serve by stages. Its rounds may have this many handshakes,
-/// and its turns this many bytes.
+/// Runs a test with a loop that accepts by these rules, and may serve by stages. Its rounds may have
+/// this many handshakes, and its turns this many bytes.
 fn on_loop(
+    accepts: AcceptRules,
     handshakes_per_round: u32,
     bytes_max: u64,
     stages: bool,
     test: impl FnOnce(Scene<'_, '_>),
 ) {
-    on_loop_with(|accepts| accepts, handshakes_per_round, bytes_max, stages, test);
-}
-
-/// Runs a test with a loop that accepts by these rules.
-fn on_loop_with(
-    change: impl FnOnce(AcceptRules) -> AcceptRules,
-    handshakes_per_round: u32,
-    bytes_max: u64,
-    stages: bool,
-    test: impl FnOnce(Scene<'_, '_>),
-) {
-    with_rules(change, |worker, Around { below, addresses, record, arena, .. }| {
+    with_worker(accepts, |worker, Around { below, addresses, record, arena, .. }| {
         let (_, rules) = strategy(0, &mut Dice::new(1));
         let rules =
             TurnRules { bytes_max, ops_max: 64, handshakes_per_round, eager_write: true, ..rules };
@@ -386,7 +373,7 @@ fn check_turns(turns: &[(u64, u64)], most: usize) {
 /// sleep between them. A client in the clear is answered in every round.
 #[test]
 fn a_round_shakes_few_hands_and_serves_what_is_in_the_clear() {
-    on_loop(8, 2 << 20, false, |mut scene| {
+    on_loop(eager(), 8, 2 << 20, false, |mut scene| {
         let mut clear = connect(&scene.addresses[0]);
         let mut clients = scene.clients(MANY as u64);
         let (all, mut rounds) = (2 * MANY, 0);
@@ -407,7 +394,7 @@ fn a_round_shakes_few_hands_and_serves_what_is_in_the_clear() {
 
 #[test]
 fn a_loop_of_stages_shakes_few_hands_where_it_parses() {
-    on_loop(8, 2 << 20, true, |mut scene| {
+    on_loop(eager(), 8, 2 << 20, true, |mut scene| {
         let mut clients = scene.clients(MANY as u64);
         scene.shake(&mut clients, 2 * MANY);
         check_turns(&scene.record.turns(), 8);
@@ -418,7 +405,7 @@ fn a_loop_of_stages_shakes_few_hands_where_it_parses() {
 #[test]
 fn user_threads_shake_few_hands_between_two_poll_points() {
     for poller_retries in [false, true] {
-        with_worker(|worker, Around { below, addresses, record, arena, .. }| {
+        with_worker(eager(), |worker, Around { below, addresses, record, arena, .. }| {
             let each = |number| Client::new(&addresses[1], number);
             let mut clients: Vec<Client> = (0..MANY as u64).map(each).collect();
             let acts = |_| {
@@ -453,7 +440,7 @@ fn received(worker: &mut Worker<'_, Readiness>) -> StageJob {
 /// A thread of a stage that has taken all connections at once leaves most of them in its queue.
 #[test]
 fn a_thread_of_a_stage_shakes_few_hands_in_a_batch() {
-    with_worker(|mut worker, Around { below, addresses, record, arena, spare }| {
+    with_worker(eager(), |mut worker, Around { below, addresses, record, arena, spare }| {
         let each = |number| Client::new(&addresses[1], number);
         let _clients: Vec<Client> = (0..MANY as u64).map(each).collect();
         let tally = Tally::Striped(arena.slot(0));
@@ -498,7 +485,7 @@ fn a_thread_of_a_stage_shakes_few_hands_in_a_batch() {
 fn a_connection_that_waits_to_shake_hands_expires() {
     const CLIENTS: u64 = 20;
     for stages in [false, true] {
-        on_loop(1, 2 << 20, stages, |mut scene| {
+        on_loop(eager(), 1, 2 << 20, stages, |mut scene| {
             let _clients = scene.clients(CLIENTS);
             (0..5).for_each(|_| scene.round());
             assert_eq!(scene.record.turns().len(), 5);
@@ -590,7 +577,7 @@ fn a_drain_ends_no_user_thread_whose_handshake_waits() {
 #[test]
 fn a_connection_that_is_closed_leaves_the_queue() {
     for stages in [false, true] {
-        on_loop(1, 2 << 20, stages, |mut scene| {
+        on_loop(eager(), 1, 2 << 20, stages, |mut scene| {
             let mut clients = scene.clients(5);
             scene.round();
             let keys = scene.event_loop.handshakes.keys();
@@ -611,13 +598,8 @@ fn a_connection_that_is_closed_leaves_the_queue() {
 #[test]
 fn a_connection_that_waits_to_shake_hands_is_not_idle() {
     const CLIENTS: usize = 10;
-    let change = |accepts: AcceptRules| AcceptRules {
-        when_full: WhenFull::CloseIdle,
-        eager_read: false,
-        connections_max: CLIENTS + 1,
-        ..accepts
-    };
-    on_loop_with(change, 1, 2 << 20, false, |mut scene| {
+    let accepts = AcceptRules { when_full: WhenFull::CloseIdle, ..accepts_all(CLIENTS + 1) };
+    on_loop(AcceptRules { eager_read: false, ..accepts }, 1, 2 << 20, false, |mut scene| {
         let each = |_| connect(&scene.addresses[1]);
         let mut sockets: Vec<UnixStream> = (0..=CLIENTS).map(each).collect();
         scene.round();
@@ -641,14 +623,14 @@ fn a_connection_that_waits_to_shake_hands_is_not_idle() {
 fn a_sealed_turn_sends_less() {
     const BYTES_MAX: u64 = 64 << 10;
     let requests = b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n".repeat(6);
-    on_loop(8, BYTES_MAX, false, |mut scene| {
+    on_loop(eager(), 8, BYTES_MAX, false, |mut scene| {
         let mut clear = connect(&scene.addresses[0]);
         clear.write_all(&requests).unwrap();
         scene.round();
         let sent = scene.sent();
         assert!((BYTES_MAX..2 * BYTES_MAX).contains(&sent), "{sent} bytes");
     });
-    on_loop(8, BYTES_MAX, false, |mut scene| {
+    on_loop(eager(), 8, BYTES_MAX, false, |mut scene| {
         let mut clients = scene.clients(1);
         scene.shake(&mut clients, 2);
         let before = scene.sent();
@@ -664,7 +646,7 @@ fn a_sealed_turn_sends_less() {
 /// since.
 #[test]
 fn a_user_thread_releases_its_stack_after_the_handshake() {
-    with_worker(|worker, Around { below, addresses, record, arena, .. }| {
+    with_worker(eager(), |worker, Around { below, addresses, record, arena, .. }| {
         record.goes_deep.store(true, Relaxed);
         let (mut client, mut shaken) = (Client::new(&addresses[1], 1), None);
         let acts = |_| {
@@ -710,7 +692,7 @@ fn leaves(address: &SocketAddr, _: Arena<'_>) {
 /// Runs a thread that serves one connection, and checks that it releases its stack.
 fn check_thread(name: &str, client: fn(&SocketAddr, Arena<'_>)) {
     let life = move || {
-        with_worker(|mut worker, Around { below, addresses, record, arena, .. }| {
+        with_worker(eager(), |mut worker, Around { below, addresses, record, arena, .. }| {
             record.goes_deep.store(true, Relaxed);
             let (mut disk, step) = (InlineDisk(below), Duration::from_millis(20));
             let buffer = vec![0; 16 << 10].into();
@@ -734,11 +716,7 @@ fn check_thread(name: &str, client: fn(&SocketAddr, Arena<'_>)) {
 }
 
 #[test]
-fn a_thread_releases_its_stack_after_the_handshake() {
-    check_thread("a_thread_releases_its_stack_after_the_handshake", asks_later);
-}
-
-#[test]
-fn a_thread_releases_its_stack_after_a_handshake_that_failed() {
-    check_thread("a_thread_releases_its_stack_after_a_handshake_that_failed", leaves);
+fn a_thread_releases_its_stack_after_the_handshake_also_if_that_failed() {
+    check_thread("asks later", asks_later);
+    check_thread("leaves", leaves);
 }
