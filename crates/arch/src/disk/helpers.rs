@@ -514,6 +514,13 @@ mod tests {
     const LIMITS: HelperLimits =
         HelperLimits { helpers_max: 2, helpers_idle_max: 1, ..HelperLimits::PROMPT };
 
+    /// Lets helpers finish their tasks, and returns the keys of the jobs.
+    fn finish(helpers: &mut Helpers<'_, Idle>, by: &[usize]) -> Vec<u64> {
+        let found = by.iter().map(|helper| (*helper, Some(TaskResult::Found)));
+        helpers.pool.results.extend(found);
+        by.iter().map(|_| helpers.next_finished().unwrap().0.key).collect()
+    }
+
     #[test]
     fn helpers_are_started_on_demand_and_kept_in_reserve() {
         with(LIMITS, true, |mut helpers, tally| {
@@ -527,23 +534,17 @@ mod tests {
             assert_eq!(done.key, 1);
             assert!(matches!(outcome, Some(TaskResult::Found)));
             assert_eq!(helpers.pool.given, [0, 1, 1], "the next task went to the idle helper");
-            for helper in [0, 1, 0] {
-                helpers.pool.results.push_back((helper, Some(TaskResult::Found)));
-            }
-            let keys: Vec<_> = (0..3).map(|_| helpers.next_finished().unwrap().0.key).collect();
-            assert_eq!(keys, [0, 2, 3]);
+            assert_eq!(finish(&mut helpers, &[0, 1, 0]), [0, 2, 3]);
             assert_eq!((helpers.count, helpers.idle.len()), (2, 2), "both may be wanted again");
             assert!(helpers.next_finished().is_none());
             helpers.submit(job(4)).unwrap();
             hook::set_time(clock::nanos() + LIMITS.idle_ns_min, 0);
-            helpers.pool.results.push_back((0, Some(TaskResult::Found)));
-            assert_eq!(helpers.next_finished().unwrap().0.key, 4);
+            assert_eq!(finish(&mut helpers, &[0]), [4]);
             hook::clear();
             assert_eq!(helpers.pool.there, [true, false], "the one that was not wanted for long");
             assert_eq!((helpers.count, helpers.idle.len()), (1, 1), "one idle helper is kept");
-            let Tally::Owned(slot) = tally else { panic!("it is") };
-            assert_eq!(slot.get(Counter::HelpersStopped), 1);
-            assert_eq!(slot.gauge(Gauge::HelpersOpen), 1);
+            assert_eq!(tally.slot().get(Counter::HelpersStopped), 1);
+            assert_eq!(tally.slot().gauge(Gauge::HelpersOpen), 1);
         });
     }
 
@@ -557,11 +558,9 @@ mod tests {
             helpers.submit(job(0)).unwrap();
             helpers.submit(job(1)).unwrap();
             at(130);
-            helpers.pool.results.push_back((0, Some(TaskResult::Found)));
-            assert_eq!(helpers.next_finished().unwrap().0.key, 0);
+            assert_eq!(finish(&mut helpers, &[0]), [0]);
             at(150);
-            helpers.pool.results.push_back((0, Some(TaskResult::Found)));
-            assert_eq!(helpers.next_finished().unwrap().0.key, 1);
+            assert_eq!(finish(&mut helpers, &[0]), [1]);
             at(200);
             helpers.submit(job(2)).unwrap();
             hook::clear();
@@ -595,10 +594,8 @@ mod tests {
                 helpers.submit(job(key)).unwrap();
                 assert_eq!(helpers.pool.given[..], *given, "task {key}");
             }
-            for helper in [0, 1, 2, 0, 1, 2, 0] {
-                helpers.pool.results.push_back((helper, Some(TaskResult::Found)));
-            }
-            while helpers.next_finished().is_some() {}
+            finish(&mut helpers, &[0, 1, 2, 0, 1, 2, 0]);
+            assert!(helpers.next_finished().is_none());
             assert_eq!((helpers.count, helpers.idle.len(), delayed()), (3, 3, 5));
             hook::clear();
         });
@@ -622,8 +619,7 @@ mod tests {
             }
             helpers.submit(job(key)).unwrap();
             assert!(!helpers.queue.is_empty(), "it waits for one that hangs");
-            helpers.pool.results.push_back((0, Some(TaskResult::Found)));
-            assert_eq!(helpers.next_finished().unwrap().0.key, 0);
+            assert_eq!(finish(&mut helpers, &[0]), [0]);
             assert_eq!(helpers.counted(), LIMITS.helpers_max);
             assert!(!helpers.pool.there[0], "it has left");
         });
@@ -681,8 +677,7 @@ mod tests {
         with(LIMITS, false, |mut helpers, tally| {
             assert_eq!(helpers.submit(job(1)).unwrap_err().key, 1);
             assert!(helpers.queue.is_empty());
-            let Tally::Owned(slot) = tally else { return };
-            assert_eq!(slot.get(Counter::HelperTasksSelf), 1);
+            assert_eq!(tally.slot().get(Counter::HelperTasksSelf), 1);
         });
     }
 }

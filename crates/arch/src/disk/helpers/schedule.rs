@@ -2,10 +2,11 @@
 //! with a simple list of the connections that wait.
 use super::*;
 use crate::testing::dice::{Dice, SEEDS};
-use regatta_metrics::{Arena, Gauge};
+use regatta_metrics::Gauge;
 use regatta_op::Codings;
 use regatta_sys::{Bell, OpenRules, Root, hook, open_below, read_range};
-use std::{collections::BTreeSet, os::fd::AsFd, sync::atomic::AtomicU64};
+use regatta_testkit::counters::arena;
+use std::{collections::BTreeSet, os::fd::AsFd};
 
 /// Helpers that do what the dice say.
 pub(crate) struct RandomHelpers<'a> {
@@ -229,11 +230,9 @@ fn limits(seed: u64, dice: &mut Dice) -> HelperLimits {
 
 #[test]
 fn every_task_ends_once_whichever_helper_dies() {
-    let words: Vec<AtomicU64> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let (mut submitted, mut by_the_loop, mut lost) = (0, 0, 0);
     for seed in 0..SEEDS {
-        words.iter().for_each(|word| word.store(0, std::sync::atomic::Ordering::Relaxed));
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let tally = Tally::Owned(arena.slot(0));
         let mut dice = Dice::new(seed);
         let limits = limits(seed, &mut dice);

@@ -6,7 +6,7 @@ use crate::{
 };
 use regatta_metrics::{Arena, Counter, Gauge, Tally};
 use regatta_testkit::counters::arena;
-use std::{collections::VecDeque, sync::atomic::AtomicU64, thread, time::Duration};
+use std::{collections::VecDeque, thread, time::Duration};
 
 /// Queues of the second station, and parts.
 const PARTS: usize = 3;
@@ -70,8 +70,7 @@ fn each_goes_to_one_queue_in_its_order() {
 fn none_is_lost_when_the_line_is_closed() {
     let (mut taken, mut left) = (0, 0);
     for seed in 0..SEEDS {
-        let words: Vec<AtomicU64> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let tally = Tally::Striped(arena.slot(0));
         let mut dice = Dice::new(seed);
         let line = line(arena, SPREADS[dice.below(SPREADS.len())]);

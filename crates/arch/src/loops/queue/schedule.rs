@@ -1,7 +1,7 @@
 //! Random schedules of a queue, compared with a list; and threads that use one at once.
 use super::queue::{Fifo, Returns};
 use crate::testing::dice::{Dice, SEEDS};
-use regatta_metrics::{Arena, Counter, Gauge, Tally};
+use regatta_metrics::{Counter, Gauge, Tally};
 use regatta_sys::{
     clock, hook,
     wait::{Interest, ready_now, ready_within},
@@ -9,17 +9,18 @@ use regatta_sys::{
 use regatta_testkit::counters::arena;
 use std::{
     collections::VecDeque,
-    sync::atomic::AtomicU64,
     thread,
     time::{Duration, Instant},
 };
+
+/// Longer than any wait.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_queue_is_a_list_with_an_end() {
     let (mut taken, mut refused, mut left) = (0, 0, 0);
     for seed in 0..SEEDS {
-        let words: Vec<AtomicU64> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
-        let arena = Arena::create(&words, 1);
+        let arena = arena(1);
         let (tally, mut dice) = (Tally::Owned(arena.slot(0)), Dice::new(seed));
         let most = 1 + dice.below(8);
         let (queue, mut list, mut closed) = (Fifo::new(most), VecDeque::new(), false);
@@ -115,7 +116,6 @@ fn waiting_is_counted_while_it_lasts() {
 fn no_item_is_lost_among_threads() {
     const ITEMS: u64 = 2000;
     const TAKERS: usize = 4;
-    const PATIENCE: Duration = Duration::from_secs(60);
     let arena = arena(1);
     let tally = Tally::Striped(arena.slot(0));
     for most in [1, 3, 5000] {
@@ -159,7 +159,6 @@ fn no_item_is_lost_among_threads() {
 /// whichever way they are woken.
 #[test]
 fn batches_wake_as_many_as_there_is_something_for() {
-    const PATIENCE: Duration = Duration::from_secs(60);
     for wakes_all in [false, true] {
         let arena = arena(1);
         let tally = Tally::Striped(arena.slot(0));
@@ -198,7 +197,6 @@ fn batches_wake_as_many_as_there_is_something_for() {
 /// A waiter can be called away, and what has been there for too long is taken back.
 #[test]
 fn a_call_ends_a_wait_and_what_is_old_is_taken_back() {
-    const PATIENCE: Duration = Duration::from_secs(60);
     let arena = arena(1);
     let tally = Tally::Striped(arena.slot(0));
     let queue = Fifo::new(10);
@@ -310,7 +308,7 @@ fn a_call_is_not_lost() {
         for _ in 0..2000 {
             scope.spawn(|| returns.wake());
             while returns.falls_asleep() {
-                let woken = ready_within(returns.source(), Interest::READ, Duration::from_secs(60));
+                let woken = ready_within(returns.source(), Interest::READ, PATIENCE);
                 assert!(woken.unwrap().readable, "a call was lost");
                 if returns.wakes() {
                     break;

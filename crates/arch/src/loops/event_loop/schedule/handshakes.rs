@@ -330,8 +330,8 @@ fn with_worker<S>(accepts: AcceptRules, test: impl FnOnce(Worker<'_, S>, Around<
     hook::clear();
 }
 
-/// Runs a test with a loop that accepts by these rules, and may serve by stages. Its rounds may have
-/// this many handshakes, and its turns this many bytes.
+/// Runs a test with a loop that accepts by these rules, and may serve by stages. Its rounds may
+/// have this many handshakes, and its turns this many bytes.
 fn on_loop(
     accepts: AcceptRules,
     handshakes_per_round: u32,
