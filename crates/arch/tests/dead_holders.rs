@@ -16,7 +16,7 @@ use regatta_sys::{
     process::{Child, clone_worker},
     signal::Signal,
 };
-use regatta_testkit::folder;
+use regatta_testkit::{folder, waits::until};
 use std::{
     env, fs,
     os::fd::AsFd as _,
@@ -33,8 +33,13 @@ use std::{
 const NAMES: u64 = 6;
 /// The most descriptors of the processes together.
 const NUMBERS: usize = 1024;
-/// Words of each process for the test: see [`Bench::words`].
+/// Words of each process for the test.
 const WORDS: usize = 4;
+/// Completed calls.
+const CALLS: usize = 0;
+/// The order to stop with a lock, and its success.
+const ORDER: usize = 1;
+const REACHED: usize = 2;
 /// Time in which each of the others must complete a call.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// The same on a machine that is also busy with other work.
@@ -55,7 +60,7 @@ struct Bench {
     arena: &'static Arena<'static>,
     folder: &'static Path,
     site: &'static Site,
-    /// Words of each process: completed calls, the order to stop with a lock, and its success.
+    /// Words of each process.
     words: &'static [AtomicU64],
     held: Held,
 }
@@ -87,26 +92,14 @@ impl Bench {
         &self.words[process * WORDS + at]
     }
 
-    fn calls(&self, process: usize) -> &'static AtomicU64 {
-        self.word(process, 0)
-    }
-
-    fn order(&self, process: usize) -> &'static AtomicU64 {
-        self.word(process, 1)
-    }
-
-    fn reached(&self, process: usize) -> &'static AtomicU64 {
-        self.word(process, 2)
-    }
-
     fn tally(&self, process: usize) -> Tally<'static> {
         Tally::Owned(self.arena.slot(process))
     }
 
     fn start(&self, process: usize) -> Child {
         let bench = *self;
-        bench.order(process).store(0, SeqCst);
-        bench.reached(process).store(0, SeqCst);
+        bench.word(process, ORDER).store(0, SeqCst);
+        bench.word(process, REACHED).store(0, SeqCst);
         clone_worker(move || bench.work(process)).unwrap()
     }
 
@@ -127,8 +120,8 @@ impl Bench {
         let cache = SharedCache::new(self.region, &self.site.caching, member, &[]);
         let tally = self.tally(process);
         for turn in 0_u64.. {
-            if self.order(process).swap(0, SeqCst) == 1 {
-                hook::hang_locked(self.held, self.reached(process));
+            if self.word(process, ORDER).swap(0, SeqCst) == 1 {
+                hook::hang_locked(self.held, self.word(process, REACHED));
             }
             let (name, file) = (turn % NAMES, (turn + turn / NAMES) % NAMES);
             let path = name.to_string();
@@ -147,29 +140,20 @@ impl Bench {
                 _ if name == 0 => cache.remove(path.as_bytes(), &tally),
                 _ => cache.follow(&tally),
             }
-            self.calls(process).fetch_add(1, SeqCst);
+            self.word(process, CALLS).fetch_add(1, SeqCst);
         }
         0
     }
 
     /// Calls that each process has completed.
     fn completed(&self, processes: usize) -> Vec<u64> {
-        (0..processes).map(|process| self.calls(process).load(SeqCst)).collect()
+        (0..processes).map(|process| self.word(process, CALLS).load(SeqCst)).collect()
     }
 
     /// Repairs of the cache by all processes.
     fn repairs(&self, processes: usize) -> u64 {
         (0..processes).map(|at| self.arena.slot(at).get(Counter::CacheRepairs)).sum()
     }
-}
-
-fn until(what: &str, most: Duration, mut is_so: impl FnMut() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < most, "{what}: not within {most:?}");
-        thread::sleep(Duration::from_micros(200));
-    }
-    begun.elapsed()
 }
 
 /// Kills `kills` of the processes, each while it holds the lock and others wait for it; after each
@@ -192,8 +176,8 @@ fn kill(
     let mut longest = Duration::ZERO;
     for turn in 0..kills {
         let victim = usize::try_from(turn).unwrap() % processes;
-        bench.order(victim).store(1, SeqCst);
-        until(&what, PATIENCE, || bench.reached(victim).load(SeqCst) == 1);
+        bench.word(victim, ORDER).store(1, SeqCst);
+        until(PATIENCE, &what, || bench.word(victim, REACHED).load(SeqCst) == 1);
         // The others wait for the lock, as far as they need it.
         let mut before = bench.completed(processes);
         for _ in 0..20 {
@@ -205,10 +189,11 @@ fn kill(
         }
         children[victim].kill(Signal::Kill).unwrap();
         let goes_on = |now: &[u64]| (0..processes).all(|at| at == victim || now[at] > before[at]);
-        let took = until(&what, bound, || goes_on(&bench.completed(processes)));
-        longest = longest.max(took);
+        let begun = Instant::now();
+        until(bound, &what, || goes_on(&bench.completed(processes)));
+        longest = longest.max(begun.elapsed());
         // Calls that need no lock are completed before the repair.
-        until(&format!("{what}: repair {turn}"), PATIENCE, || bench.repairs(processes) > turn);
+        until(PATIENCE, &format!("{what}: repair {turn}"), || bench.repairs(processes) > turn);
         children[victim].wait().unwrap();
         let _ = bench.crew.bury(victim, &children[victim]);
         bench.crew.give_up(children[victim].as_fd());

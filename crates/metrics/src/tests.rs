@@ -279,11 +279,9 @@ fn control_words_reach_the_workers() {
     assert!(view.listeners_stay() && view.others_serve());
     arena.control().reopen_logs();
     assert_eq!(view.log_generation(), 1);
-}
 
-#[test]
-fn who_drains_may_have_to_leave_the_listeners_to_their_owner() {
-    let arena = arena(1);
+    // Who drains may have to leave the listeners to their owner.
+    let arena = self::arena(1);
     let view = arena.view().control();
     arena.control().keep_listeners();
     arena.control().drain(1234);
@@ -325,13 +323,9 @@ fn attaching_names_what_differs() {
     made[7].store(u64::MAX, Relaxed);
     assert!(matches!(Arena::attach(&made), Err(ArenaError::Short { .. })));
     assert_eq!(Arena::attach(&zeroed_words(1)).unwrap_err(), ArenaError::Magic);
-}
-
-#[test]
-fn a_longer_mapping_than_needed_is_fine() {
-    let words = zeroed_words(3);
-    let _ = Arena::create(&words, 2);
-    assert_eq!(Arena::attach(&words).unwrap().slots().len(), 2);
+    let longer = zeroed_words(3);
+    let _ = Arena::create(&longer, 2);
+    assert_eq!(Arena::attach(&longer).unwrap().slots().len(), 2);
 }
 
 #[test]

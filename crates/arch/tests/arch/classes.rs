@@ -21,37 +21,33 @@ const SEALED_AT: usize = 1;
 const CLEAR_AT: usize = 2;
 const FILE: TestFile = TestFile { name: "file", bytes: 22 };
 
+/// Clients of both listeners, several at each.
 #[test]
 fn every_driver_gives_connections_the_links_of_their_class() {
     for name in NAMES {
-        serve_both(name);
-    }
-}
-
-/// Serves clients of both listeners, several at each.
-fn serve_both(name: &str) {
-    println!("{name}");
-    let folder = Folder::new("classes");
-    FILE.write(&folder);
-    let driver = find(name).unwrap().driver;
-    let env: &'static Env = Box::leak(Box::new(classes(driver, &folder)));
-    let process = |process| thread::spawn(move || (driver.work)(env, process));
-    let work: Vec<_> = (0..env.shares.len()).map(process).collect();
-    for client in 0..3 {
-        let peer = |socket: usize| connect(local_addr(env.sockets[socket].as_fd()).unwrap());
-        let mut sealed = SealedClient::new(peer(SEALED_AT), client);
-        let mut clear = peer(CLEAR_AT);
-        for _ in 0..2 {
-            get(&mut sealed, FILE);
-            get(&mut clear, FILE);
+        println!("{name}");
+        let folder = Folder::new("classes");
+        FILE.write(&folder);
+        let driver = find(name).unwrap().driver;
+        let env: &'static Env = Box::leak(Box::new(classes(driver, &folder)));
+        let process = |process| thread::spawn(move || (driver.work)(env, process));
+        let work: Vec<_> = (0..env.shares.len()).map(process).collect();
+        for client in 0..3 {
+            let peer = |socket: usize| connect(local_addr(env.sockets[socket].as_fd()).unwrap());
+            let mut sealed = SealedClient::new(peer(SEALED_AT), client);
+            let mut clear = peer(CLEAR_AT);
+            for _ in 0..2 {
+                get(&mut sealed, FILE);
+                get(&mut clear, FILE);
+            }
         }
-    }
-    env.arena.control().stop();
-    for bell in &env.bells {
-        bell.ring();
-    }
-    for work in work {
-        work.join().unwrap().unwrap();
+        env.arena.control().stop();
+        for bell in &env.bells {
+            bell.ring();
+        }
+        for work in work {
+            work.join().unwrap().unwrap();
+        }
     }
 }
 

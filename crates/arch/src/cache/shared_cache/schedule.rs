@@ -10,12 +10,8 @@ use super::{
 };
 use crate::testing::dice::{Dice, SEEDS};
 use regatta_sys::hook::Held;
-use std::{
-    collections::HashMap,
-    sync::mpsc,
-    thread,
-    time::{Duration, Instant},
-};
+use regatta_testkit::waits::until;
+use std::{collections::HashMap, sync::mpsc, thread, time::Duration};
 
 /// Longest wait before the test counts as failed. No result depends on it otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -167,11 +163,9 @@ fn waiters_outlive_the_holder(processes: usize, locking: Locking, held: Held) {
     }
     // A lock of an entry or of the heap is waited for by readers of the table.
     let inner = held != Held::Table;
-    let begun = Instant::now();
-    while inner && !(1..processes).all(|side| rig.crew.reads(side)) {
-        assert!(begun.elapsed() < PATIENCE, "{processes} {locking:?} {held:?}: not all wait");
-        thread::yield_now();
-    }
+    until(PATIENCE, &format!("{processes} {locking:?} {held:?}: all wait"), || {
+        !inner || (1..processes).all(|side| rig.crew.reads(side))
+    });
     rig.crew.mark_dead(0);
     for _ in 1..processes {
         let answer = answers.recv_timeout(PATIENCE);

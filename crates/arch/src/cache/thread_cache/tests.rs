@@ -137,6 +137,17 @@ impl World {
     }
 }
 
+/// Runs all threads, each with its number and the barrier at which they meet.
+fn in_threads(live: impl Fn(usize, &Barrier) + Sync) {
+    let barrier = Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (live, barrier) = (&live, &barrier);
+            scope.spawn(move || live(thread, barrier));
+        }
+    });
+}
+
 /// Whatever threads do at once: names are of their own files, bounds hold at every moment, no
 /// thread closes what another sends, and what is released is closed.
 #[test]
@@ -146,19 +157,13 @@ fn threads_that_share_keep_the_rules() {
         let mut dice = Dice::new(seed);
         let rules = rules(2 + dice.below(8), 1 + dice.below(8));
         let world = World::new(&CachingRules { inactive_ms: 2_000, ..rules });
-        let (clock, barrier) = (AtomicU64::new(1), Barrier::new(THREADS));
-        thread::scope(|scope| {
-            let live = |thread| {
-                let dice = Dice::new(seed * THREADS as u64 + thread as u64);
-                let (world, clock, barrier) = (&world, &clock, &barrier);
-                scope.spawn(move || {
-                    barrier.wait();
-                    world.live(thread, dice, clock)
-                })
-            };
-            let threads: Vec<_> = (0..THREADS).map(live).collect();
-            hits += threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>();
+        let (clock, all) = (AtomicU64::new(1), AtomicU64::new(0));
+        in_threads(|thread, barrier| {
+            let dice = Dice::new(seed * THREADS as u64 + thread as u64);
+            barrier.wait();
+            all.fetch_add(world.live(thread, dice, &clock), Relaxed);
         });
+        hits += all.into_inner();
         world.check_books();
         let now = clock.load(Relaxed);
         world.cache.clear(Tick(now), &world.tally(0));
@@ -193,17 +198,12 @@ fn the_old_root_is_forgotten_before_anybody_looks_into_the_new_one() {
 /// All miss, and all bring what they have opened: one of them is kept.
 #[test]
 fn who_loses_a_race_to_fill_keeps_nothing() {
-    let (world, barrier) = (World::new(&rules(8, 8)), Barrier::new(THREADS));
+    let world = World::new(&rules(8, 8));
     for round in 1..200 {
-        thread::scope(|scope| {
-            for thread in 0..THREADS {
-                let (world, barrier) = (&world, &barrier);
-                scope.spawn(move || {
-                    assert!(world.look_up(thread, 3, round).is_none());
-                    barrier.wait();
-                    world.put(thread, b"3", 3, round);
-                });
-            }
+        in_threads(|thread, barrier| {
+            assert!(world.look_up(thread, 3, round).is_none());
+            barrier.wait();
+            world.put(thread, b"3", 3, round);
         });
         assert_eq!((world.cache.entries(), world.cache.descriptors()), (1, 1));
         assert_eq!(world.total(Counter::CacheFills), round);
@@ -219,22 +219,17 @@ fn who_loses_a_race_to_fill_keeps_nothing() {
 fn the_youngest_stays() {
     let versions = FILES / FILE_NAMES;
     for seed in 0..64 {
-        let (world, barrier) = (World::new(&rules(8, 8)), Barrier::new(THREADS));
-        thread::scope(|scope| {
-            for thread in 0..THREADS {
-                let (world, barrier) = (&world, &barrier);
-                let mut dice = Dice::new(seed * THREADS as u64 + thread as u64);
-                scope.spawn(move || {
-                    let (mut left, mut seen) = ((0..versions).collect::<Vec<_>>(), 0);
-                    barrier.wait();
-                    while let Some(version) = dice.take(&mut left) {
-                        let file = 5 + FILE_NAMES * version;
-                        world.put(thread, b"5", file, 1 + version);
-                        let found = world.look_up(thread, 5, 1).expect("nobody removes it").n;
-                        assert!(found >= file.max(seen), "{found} after {seen} and {file}");
-                        seen = found;
-                    }
-                });
+        let world = World::new(&rules(8, 8));
+        in_threads(|thread, barrier| {
+            let mut dice = Dice::new(seed * THREADS as u64 + thread as u64);
+            let (mut left, mut seen) = ((0..versions).collect::<Vec<_>>(), 0);
+            barrier.wait();
+            while let Some(version) = dice.take(&mut left) {
+                let file = 5 + FILE_NAMES * version;
+                world.put(thread, b"5", file, 1 + version);
+                let found = world.look_up(thread, 5, 1).expect("nobody removes it").n;
+                assert!(found >= file.max(seen), "{found} after {seen} and {file}");
+                seen = found;
             }
         });
         let last = 5 + FILE_NAMES * (versions - 1);
