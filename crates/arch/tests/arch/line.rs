@@ -56,7 +56,7 @@ const READERS: usize = 3;
 const ACCEPT: usize = 4;
 const SLOTS: usize = 5;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Shape {
     acceptors: usize,
     /// Threads that read; 0: the read poller does.
@@ -270,7 +270,24 @@ fn serve(
 
 /// Peers ask for one file after another, for several at once, and for more than fits their sockets.
 /// They get the right bytes, and each stage does its part and no other.
-fn stages_do_their_part(shape: Shape) {
+#[test]
+fn stages_do_their_part() {
+    for shape in [
+        // A poller that reads, and writers that take turns with another.
+        WATPIPE4,
+        // Readers and writers behind pollers.
+        WATPIPE5,
+        Shape { edge: false, acceptors: 1, ..WATPIPE5 },
+        // Writers with queues of their own.
+        Shape { spread: Spread::Turns, ..WATPIPE5 },
+        Shape { spread: Spread::Equal, ..WATPIPE4 },
+    ] {
+        println!("{shape:?}");
+        does_its_part(shape);
+    }
+}
+
+fn does_its_part(shape: Shape) {
     let [small, page, large] = FILES;
     let (slots, _) = serve(shape, |addresses, _, _| {
         at_once(6, |number| {
@@ -314,23 +331,6 @@ fn stages_do_their_part(shape: Shape) {
     assert_eq!(sum(&[0, 1, 2, 3, 4], Counter::Replies), requests);
 }
 
-#[test]
-fn a_poller_that_reads_and_writers_that_take_turns_with_another() {
-    stages_do_their_part(WATPIPE4);
-}
-
-#[test]
-fn readers_and_writers_behind_pollers() {
-    stages_do_their_part(WATPIPE5);
-    stages_do_their_part(Shape { edge: false, acceptors: 1, ..WATPIPE5 });
-}
-
-#[test]
-fn writers_have_queues_of_their_own() {
-    stages_do_their_part(Shape { spread: Spread::Turns, ..WATPIPE5 });
-    stages_do_their_part(Shape { spread: Spread::Equal, ..WATPIPE4 });
-}
-
 /// A hit costs no memory in any stage: a thousand more do not either.
 #[test]
 fn a_hit_on_its_way_allocates_nothing() {
@@ -361,35 +361,32 @@ fn a_hit_on_its_way_allocates_nothing() {
 }
 
 /// A draining pipeline closes idle connections at once, finishes the others, and ends.
-fn drains(shape: Shape) {
-    let large = FILES[2];
-    serve(shape, |addresses, arena, bell| {
-        let mut idle: Vec<_> = addresses.iter().map(|address| connect(*address)).collect();
-        idle.iter_mut().for_each(|peer| ask(peer, &["page"]));
-        idle.iter_mut().for_each(|peer| answer(peer, FILES[1]));
-        let mut busy = connect(addresses[0]);
-        ask(&mut busy, &["large"]);
-        let sends = || arena.slot(WRITE).get(Counter::SendfileWouldBlock);
-        until(PATIENCE, "the response does not fit the socket", || sends() > 0);
-        arena.control().drain(clock::now().tick.0 + 60_000);
-        // One of the accepting threads receives it, and informs the others.
-        bell.ring();
-        let reader = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(50));
-            answer(&mut busy, large);
-            let mut rest = Vec::new();
-            busy.read_to_end(&mut rest).unwrap();
-        });
-        for peer in &mut idle {
-            let ended = peer.read(&mut [0; 1]).map_err(|error| error.kind());
-            assert!(matches!(ended, Ok(0) | Err(ErrorKind::ConnectionReset)), "{ended:?}");
-        }
-        reader.join().unwrap();
-    });
-}
-
 #[test]
 fn a_pipeline_drains() {
-    drains(WATPIPE4);
-    drains(WATPIPE5);
+    let large = FILES[2];
+    for shape in [WATPIPE4, WATPIPE5] {
+        serve(shape, |addresses, arena, bell| {
+            let mut idle: Vec<_> = addresses.iter().map(|address| connect(*address)).collect();
+            idle.iter_mut().for_each(|peer| ask(peer, &["page"]));
+            idle.iter_mut().for_each(|peer| answer(peer, FILES[1]));
+            let mut busy = connect(addresses[0]);
+            ask(&mut busy, &["large"]);
+            let sends = || arena.slot(WRITE).get(Counter::SendfileWouldBlock);
+            until(PATIENCE, "the response does not fit the socket", || sends() > 0);
+            arena.control().drain(clock::now().tick.0 + 60_000);
+            // One of the accepting threads receives it, and informs the others.
+            bell.ring();
+            let reader = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(50));
+                answer(&mut busy, large);
+                let mut rest = Vec::new();
+                busy.read_to_end(&mut rest).unwrap();
+            });
+            for peer in &mut idle {
+                let ended = peer.read(&mut [0; 1]).map_err(|error| error.kind());
+                assert!(matches!(ended, Ok(0) | Err(ErrorKind::ConnectionReset)), "{ended:?}");
+            }
+            reader.join().unwrap();
+        });
+    }
 }
