@@ -428,11 +428,14 @@ mod tests {
         testing::dice::SEEDS,
     };
 
-    /// User threads, helpers that reply in any order, and connections that move between them.
+    /// User threads, helpers that reply in any order, and connections that move between them. A
+    /// sealed connection's operations of the disk come one after another, which the scheduler
+    /// asserts.
     #[test]
     fn user_threads_forget_none() {
         let case = Case { fibers: true, ..Case::one("user_threads_forget_none") };
         check(&run_all(case, &own_disk), 0);
+        check_sealed(&run_all(Case { sealed: true, ..case }, &own_disk), 0);
     }
 
     /// Two schedulers on the same listeners, or each on its own: an idle one takes connections.
@@ -444,16 +447,5 @@ mod tests {
         let often = sums.answers > sums.schedules && sums.stolen > 20;
         // A replay runs only a few schedules.
         assert!(sums.schedules < SEEDS || often, "{sums:?}");
-    }
-
-    /// Several exchanges of each connection at once. Its operations of the disk come one after
-    /// another, which the scheduler asserts.
-    #[test]
-    fn user_threads_with_sealed_connections_forget_none() {
-        let test = "user_threads_with_sealed_connections_forget_none";
-        check_sealed(
-            &run_all(Case { fibers: true, sealed: true, ..Case::one(test) }, &own_disk),
-            0,
-        );
     }
 }

@@ -579,10 +579,14 @@ pub(crate) fn check_frames(sums: &Sums, later: u64) {
     assert!(seen::pending_max() >= least, "{} operations of the disk at once", seen::pending_max());
 }
 
+/// Several exchanges of a connection at once, in frames and in HTTP/2.
 #[test]
 fn a_loop_forgets_none_of_many_exchanges() {
     let test = "a_loop_forgets_none_of_many_exchanges";
     check_frames(&run_all(Case::frames(test), &own_disk), 0);
+    for loops in [1, 2] {
+        check_exchanges(&run_all(Case { loops, ..Case::http2(test) }, &own_disk), 0);
+    }
 }
 
 /// Checks that enough happened with several exchanges of a connection at once, in any protocol.
@@ -594,14 +598,6 @@ pub(crate) fn check_exchanges(sums: &Sums, later: u64) {
     assert!(connections > 2 * schedules && answers > 10 * schedules, "{sums:?}");
     assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
     assert!(sums.displaced > 5 && sums.expired > 10 && sums.drained > 10, "{sums:?}");
-}
-
-#[test]
-fn a_loop_with_http2_forgets_none() {
-    let test = "a_loop_with_http2_forgets_none";
-    for loops in [1, 2] {
-        check_exchanges(&run_all(Case { loops, ..Case::http2(test) }, &own_disk), 0);
-    }
 }
 
 /// Links that seal one class of connections; `inner` chooses the protocol.
@@ -668,15 +664,8 @@ fn stages_forget_none() {
     for shape in SHAPES {
         let case = Case { line: Some(shape), ..Case::one("stages_forget_none") };
         check_line(&run_all(case, &own_disk));
-    }
-}
-
-#[test]
-fn stages_forget_none_of_many_exchanges_or_of_sealed_connections() {
-    let test = "stages_forget_none_of_many_exchanges_or_of_sealed_connections";
-    for shape in SHAPES {
-        let each = SEEDS / STRATEGIES / 4;
-        let case = Case { line: Some(shape), each, ..Case::one(test) };
+        // Many exchanges of a connection at once, and sealed connections.
+        let case = Case { each: case.each / 4, ..case };
         check_line(&run_all(Case { frames: true, ..case }, &own_disk));
         assert_eq!(seen::beside_send(), 0, "{shape:?}: the stage that sends receives or opens");
         check_line(&run_all(Case { sealed: true, ..case }, &own_disk));
@@ -687,11 +676,6 @@ fn stages_forget_none_of_many_exchanges_or_of_sealed_connections() {
 fn a_loop_with_sealed_connections_forgets_none() {
     let test = "a_loop_with_sealed_connections_forgets_none";
     check_sealed(&run_all(Case { sealed: true, ..Case::one(test) }, &own_disk), 0);
-}
-
-#[test]
-fn a_loop_with_many_sealed_exchanges_forgets_none() {
-    let test = "a_loop_with_many_sealed_exchanges_forgets_none";
     for loops in [1, 2] {
         let case = Case { sealed: true, loops, ..Case::frames(test) };
         check_sealed(&run_all(case, &own_disk), 0);
