@@ -167,15 +167,9 @@ pub(super) struct World<'a> {
     pub(super) dice: Dice,
     /// The command that replays this schedule.
     replay: String,
-    folder: &'a Folder,
-    addresses: &'a [SocketAddr],
-    arena: Arena<'a>,
-    bells: &'a [Bell],
+    parts: WorldParts<'a>,
     peers: Vec<Peer>,
-    case: Case,
     rules: AcceptRules,
-    /// Number of listeners of each loop.
-    listeners: u64,
     loops: Vec<LoopState>,
     shutdown: Shutdown,
     /// No false events are reported: an edge that was reported once is not reported again.
@@ -215,7 +209,7 @@ impl<'a> World<'a> {
         sums: Sums,
         parts: WorldParts<'a>,
     ) -> Self {
-        let WorldParts { folder, addresses, arena, bells, listeners, case } = parts;
+        let WorldParts { folder, addresses, bells, case, .. } = parts;
         let peers = 2 + dice.below(5);
         let peers =
             (0..peers).map(|_| Peer::new(&mut dice, folder, addresses.len(), case.speech()));
@@ -226,14 +220,9 @@ impl<'a> World<'a> {
             honest: dice.once_in(2),
             dice,
             replay,
-            folder,
-            addresses,
-            arena,
-            bells,
+            parts,
             peers,
-            case,
             rules,
-            listeners: listeners as u64,
             loops: bells.iter().map(begin).collect(),
             now: BEGIN_NS,
             moves: 0,
@@ -248,7 +237,7 @@ impl<'a> World<'a> {
 
     /// Whether the loop is a pipeline: its stages have rounds and time-outs of their own.
     const fn has_stages(&self) -> bool {
-        self.case.line.is_some()
+        self.parts.case.line.is_some()
     }
 
     /// Seals the connections to listeners of the class that is sealed, with dice of their own.
@@ -285,7 +274,7 @@ impl<'a> World<'a> {
         for number in 0..self.loops.len() {
             eprintln!("loop {number}: {} open, {:?}", self.open(number), self.rules);
             let ends = CloseReason::ALL.map(|it| (it, Counter::closed(it as usize)));
-            let ends = ends.map(|(it, counter)| (it, self.arena.slot(number).get(counter)));
+            let ends = ends.map(|(it, counter)| (it, self.parts.arena.slot(number).get(counter)));
             eprintln!("closed: {:?}", ends.into_iter().filter(|it| it.1 > 0).collect::<Vec<_>>());
         }
         panic!("{what}\n{:?}, move {}\nreplay: {}", self.shutdown, self.moves, self.replay)
@@ -303,12 +292,12 @@ impl<'a> World<'a> {
     }
 
     fn phase(&self) -> Phase {
-        self.arena.control().phase()
+        self.parts.arena.control().phase()
     }
 
     /// Connections that this loop has open.
     fn open(&self, me: usize) -> u64 {
-        self.arena.slot(me).gauge(Gauge::ConnectionsOpen)
+        self.parts.arena.slot(me).gauge(Gauge::ConnectionsOpen)
     }
 
     /// True if the loop is full and polls its listeners all the same.
@@ -364,7 +353,7 @@ impl<'a> World<'a> {
             if peer.comes_at > self.moves {
                 return acts;
             }
-            match peer.act(dice, self.folder, self.addresses, [draining, true]) {
+            match peer.act(dice, self.parts.folder, self.parts.addresses, [draining, true]) {
                 Ok(act) => acts || act,
                 Err(what) => self.fail(&format!("peer {at}: {what}")),
             }
@@ -390,7 +379,8 @@ impl<'a> World<'a> {
             return;
         }
         peer.looked = self.moves;
-        match peer.act(&mut self.dice, self.folder, self.addresses, [draining, surely]) {
+        match peer.act(&mut self.dice, self.parts.folder, self.parts.addresses, [draining, surely])
+        {
             Ok(false) => {}
             Ok(true) => {
                 let (taken, answers) = (peer.taken, peer.answers());
@@ -407,17 +397,17 @@ impl<'a> World<'a> {
             return;
         }
         match self.shutdown {
-            Shutdown::Quiet if self.is_quiet() => self.arena.control().stop(),
-            Shutdown::Stop { at } if at <= self.moves => self.arena.control().stop(),
+            Shutdown::Quiet if self.is_quiet() => self.parts.arena.control().stop(),
+            Shutdown::Stop { at } if at <= self.moves => self.parts.arena.control().stop(),
             Shutdown::Drain { at, ms } if at <= self.moves => {
-                self.arena.control().drain(self.now / MS + ms);
+                self.parts.arena.control().drain(self.now / MS + ms);
                 self.sums.drained += 1;
             }
             _ => return,
         }
         self.note("the master has spoken", [0; 4]);
         self.change();
-        self.bells.iter().for_each(Bell::ring);
+        self.parts.bells.iter().for_each(Bell::ring);
     }
 
     /// True if all peers are done and all connections closed.
@@ -431,32 +421,32 @@ impl<'a> World<'a> {
 
     /// A counter of several loops.
     fn sum(&self, loops: Range<usize>, counter: Counter) -> u64 {
-        loops.map(|me| self.arena.slot(me).get(counter)).sum()
+        loops.map(|me| self.parts.arena.slot(me).get(counter)).sum()
     }
 
     /// Checks what must hold after a round of loop `me`.
     pub(super) fn look_back(&mut self, me: usize) {
         self.sums.waits += 1;
-        let slot = self.arena.slot(me);
+        let slot = self.parts.arena.slot(me);
         let side = &self.loops[me];
         let AcceptRules { count, events_per_accept, connections_max, .. } = self.rules;
         let most = connections_max as u64;
         let open = self.open(me).max(slot.get(Counter::ConnectionsOpenMax));
         // What one loop opens another may close.
-        self.must(self.case.steals || open <= most, || {
+        self.must(self.parts.case.steals || open <= most, || {
             format!("{open} connections, and {most} may be open")
         });
         let marks = MARKS.map(|counter| slot.get(counter));
         let accepted = marks[0] - side.marks[0];
         let on_close = slot.get(Counter::AcceptOnClose);
-        let runs = side.notified + (on_close - side.accepts_on_close) * self.listeners;
+        let runs = side.notified + (on_close - side.accepts_on_close) * self.parts.listeners as u64;
         let share =
             side.events.checked_div(events_per_accept.into()).map_or(u64::MAX, |more| more + 1);
         let each = if count == 0 { share } else { share.min(count.into()) };
         let may = runs.saturating_mul(each);
         let runs_free = side.ran && self.phase() == Phase::Run;
         // User threads accept without a notification.
-        let anytime = self.case.fibers || self.phase() == Phase::Drain;
+        let anytime = self.parts.case.fibers || self.phase() == Phase::Drain;
         self.must(anytime || accepted <= may && (runs > 0 || accepted == 0), || {
             format!("{accepted} accepted after {runs} notifications of {each} each")
         });
@@ -467,7 +457,7 @@ impl<'a> World<'a> {
         // After a hold-up each connection has one more turn before it expires.
         let turns = 1 + u64::from(side.began < self.now);
         let (spent, of) = (budgets - side.budgets, turns * (side.open + accepted));
-        self.must(self.case.steals || self.has_stages() || spent <= of, || {
+        self.must(self.parts.case.steals || self.has_stages() || spent <= of, || {
             format!("{spent} budgets spent in a round by {of} connections")
         });
         let (changed, changes) = (marks != side.marks, self.changes);
@@ -518,7 +508,7 @@ impl<'a> World<'a> {
     pub(super) fn close(mut self) -> Sums {
         let (mut sent, mut faultless, before) = (0, true, self.sums);
         // One loop may close what another opens: then all balance together.
-        let beside = if self.case.steals { self.loops.len() } else { 1 };
+        let beside = if self.parts.case.steals { self.loops.len() } else { 1 };
         for me in (0..self.loops.len()).step_by(beside) {
             let loops = me..me + beside;
             let get = |counter| self.sum(loops.clone(), counter);
@@ -542,7 +532,7 @@ impl<'a> World<'a> {
                 format!("waits that timed out: {waits:?}")
             });
             let bytes = get(Counter::SendBytes) + get(Counter::SendfileBytes);
-            self.must(self.case.sealed || get(Counter::BytesSent) == bytes, || {
+            self.must(self.parts.case.sealed || get(Counter::BytesSent) == bytes, || {
                 "bytes sent that were not".into()
             });
             sent += bytes;
@@ -550,7 +540,7 @@ impl<'a> World<'a> {
         }
         let (cut, left) = (self.shutdown.cuts(), self.shutdown != Shutdown::Quiet);
         for at in 0..self.peers.len() {
-            if let Err(what) = self.peers[at].close(self.folder, cut, left) {
+            if let Err(what) = self.peers[at].close(self.parts.folder, cut, left) {
                 self.fail(&format!("peer {at}: {what}"));
             }
             let leaves = matches!(self.peers[at].behaviour, Behaviour::Leaves(_));
@@ -574,7 +564,7 @@ impl<'a> World<'a> {
         });
         let taken: u64 = self.peers.iter().map(Peer::brought).sum();
         // A peer that has all its answers does not wait for a closing alert or GOAWAY.
-        let whole = faultless && !self.case.sealed && !self.case.http2;
+        let whole = faultless && !self.parts.case.sealed && !self.parts.case.http2;
         self.must(taken == sent || !whole && taken < sent, || {
             format!("{sent} bytes sent, and {taken} taken")
         });
@@ -584,7 +574,7 @@ impl<'a> World<'a> {
 
     /// Adds the counters of one loop.
     fn sum_up(&mut self, me: usize) {
-        let slot = self.arena.slot(me);
+        let slot = self.parts.arena.slot(me);
         let get = |counter| slot.get(counter);
         let sums = &mut self.sums;
         sums.connections += get(Counter::ConnectionsOpened);
