@@ -110,6 +110,9 @@ pub(crate) struct World<'a, T: Talk> {
     refusals: Option<Dice>,
     plant: Option<Plant>,
     sent: u64,
+    /// Whether a connection has taken part in a drain.
+    drained: bool,
+    /// Of this schedule and earlier ones.
     pub(crate) report: DuplexReport,
 }
 
@@ -167,6 +170,7 @@ impl<'a, T: Talk> World<'a, T> {
             refusals: refusals.one_in(4).then_some(refusals),
             plant: None,
             sent: 0,
+            drained: false,
             report: DuplexReport::default(),
             dice,
         };
@@ -207,7 +211,7 @@ impl<'a, T: Talk> World<'a, T> {
             self.stamp.tick = self.stamp.tick.max(tick);
             self.stamp.step += 1;
             self.report.steps += 1;
-            if self.report.steps > STEPS_MAX {
+            if self.stamp.step > STEPS_MAX {
                 return Err("it goes on and on".into());
             }
             match event {
@@ -511,6 +515,7 @@ impl<'a, T: Talk> World<'a, T> {
                 link.drain(now, &cx);
                 self.talk.note_trouble(&mut self.lines[at].client, Trouble::Drained, self.stamp);
                 self.report.drained += 1;
+                self.drained = true;
                 self.ask(at)?;
             }
         }
@@ -551,7 +556,6 @@ impl<'a, T: Talk> World<'a, T> {
         let spoilt = line.seal.as_ref().is_some_and(|seal| seal.is_spoilt(line.received));
         let greets = line.seal.as_ref().is_none_or(|seal| seal.greets(line.received));
         let gone = line.pipe.fin || line.pipe.reset || said;
-        let drained = self.report.drained > 0;
         let end = LineEnd {
             reason,
             requests: line.requests,
@@ -572,7 +576,7 @@ impl<'a, T: Talk> World<'a, T> {
             CloseReason::DiskDeadline => {
                 self.hangs || self.warms || self.is_slow() || self.queued_too_long(line)
             }
-            CloseReason::Drained => drained,
+            CloseReason::Drained => self.drained,
             CloseReason::IdleDeadline | CloseReason::HeadDeadline => true,
             CloseReason::SendDeadline => !line.peer.is_prompt() || self.single || gone,
             _ => false,

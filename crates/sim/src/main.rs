@@ -1,7 +1,9 @@
 //! `regatta-sim`: runs the schedules of many seeds, or one of them again.
 #![forbid(unsafe_code)]
 
-use regatta_sim::{BrokenCheck, Report, Scenario, Violation, announce_panics, whole_trace};
+use regatta_sim::{
+    BrokenCheck, DuplexReport, Report, Scenario, Violation, announce_panics, whole_trace,
+};
 use std::{
     error::Error,
     fmt::{Debug, Display},
@@ -18,10 +20,10 @@ fn main() -> ExitCode {
     announce_panics();
     match Orders::read(std::env::args().skip(1)) {
         Ok(Orders { seed: Some(seed), sealed, trace, frames, http2, .. }) => {
-            let one = Scenario { seed, sealed, plant: None };
+            let (one, sums) = (Scenario { seed, sealed, plant: None }, DuplexReport::default());
             match (frames, http2) {
-                (true, _) => report(one.run_frames()),
-                (_, true) => report(one.run_http2()),
+                (true, _) => report(one.run_frames(sums)),
+                (_, true) => report(one.run_http2(sums)),
                 _ => report_one(one.run(), trace),
             }
         }
@@ -91,14 +93,15 @@ fn report(ended: Result<impl Debug, impl Display>) -> ExitCode {
 
 /// Runs all schedules of a seed. Returns the connections of HTTP/1, and all responses.
 fn run_all(seed: u64) -> Result<(u64, u64), Box<dyn Error>> {
-    let (mut connections, mut replies) = (0, 0);
+    let (mut connections, mut replies, mut sums) = (0, 0, DuplexReport::default());
     for sealed in [false, true] {
         let one = Scenario { seed, sealed, plant: None };
         let report = one.run()?;
         connections += report.connections;
-        replies += report.replies + one.run_frames()?.answers + one.run_http2()?.answers;
+        replies += report.replies;
+        sums = one.run_http2(one.run_frames(sums)?)?;
     }
-    Ok((connections, replies))
+    Ok((connections, replies + sums.answers))
 }
 
 fn run_many(seeds: u64, from: u64) -> ExitCode {

@@ -43,31 +43,6 @@ pub struct DuplexReport {
     pub violations: u64,
 }
 
-impl DuplexReport {
-    /// Adds the events of another schedule.
-    pub const fn add(&mut self, other: &Self) {
-        self.steps += other.steps;
-        self.answers += other.answers;
-        self.overtaking += other.overtaking;
-        self.duplex += other.duplex;
-        self.given_up += other.given_up;
-        self.drained += other.drained;
-        self.warmed += other.warmed;
-        self.unshaken += other.unshaken;
-        self.spoilt += other.spoilt;
-        self.refused += other.refused;
-        self.resets += other.resets;
-        self.goodbyes += other.goodbyes;
-        self.violations += other.violations;
-        if self.exchanges_max < other.exchanges_max {
-            self.exchanges_max = other.exchanges_max;
-        }
-        if self.disk_ops_max < other.disk_ops_max {
-            self.disk_ops_max = other.disk_ops_max;
-        }
-    }
-}
-
 /// Operation of the disk: its connection and its ticket.
 pub(crate) type OpenKey = (usize, u16);
 

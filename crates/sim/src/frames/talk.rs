@@ -177,11 +177,11 @@ impl FramesTalk {
 }
 
 impl Scenario {
-    /// Runs connections of frames.
+    /// Runs connections of frames, and adds to these sums.
     ///
     /// # Errors
     /// The fault, and the command that replays it.
-    pub fn run_frames(self) -> Result<DuplexReport, BrokenCheck> {
+    pub fn run_frames(self, sums: DuplexReport) -> Result<DuplexReport, BrokenCheck> {
         let (Self { seed, sealed, plant }, mut seals) = (self, self.seals());
         // The seed is altered, so that the site differs from that of the same seed for HTTP/1.
         let mut dice = Dice::seeded(seed ^ 0xf4a3_e500_0000_0000);
@@ -200,6 +200,7 @@ impl Scenario {
         let talk = FramesTalk::default();
         let mut world = World::new(cx, talk, dice, seals.as_mut(), Asking::new);
         world.plant(plant);
+        world.report = sums;
         let ended = world.run();
         ended.map_err(|what| self.replay("--frames", world.tick(), &what)).map(|()| world.report)
     }

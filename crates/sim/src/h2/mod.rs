@@ -58,11 +58,11 @@ impl RecordCount {
 }
 
 impl Scenario {
-    /// Runs connections of HTTP/2.
+    /// Runs connections of HTTP/2, and adds to these sums.
     ///
     /// # Errors
     /// The fault, and the command that replays it.
-    pub fn run_http2(self) -> Result<DuplexReport, BrokenCheck> {
+    pub fn run_http2(self, sums: DuplexReport) -> Result<DuplexReport, BrokenCheck> {
         let (Self { seed, sealed, plant }, mut seals) = (self, self.seals());
         // The seed is altered, so that the site differs from that of the same seed for HTTP/1.
         let mut dice = Dice::seeded(seed ^ 0x4832_4832_0000_0000);
@@ -83,6 +83,7 @@ impl Scenario {
             H2Client::new(dice, peer, breaks, plant)
         });
         world.plant(plant);
+        world.report = sums;
         let get = |counter| arena.slot(0).get(counter);
         let ended =
             world.run().and_then(|()| log.check(get(Counter::Requests), get(Counter::BytesSent)));

@@ -6,14 +6,14 @@ use regatta_sim::{BrokenCheck, DuplexReport, Plant, Scenario};
 
 /// Runs the schedules of the first seeds; `cargo xtask sim` runs more.
 fn all(
-    run: fn(Scenario) -> Result<DuplexReport, BrokenCheck>,
+    run: fn(Scenario, DuplexReport) -> Result<DuplexReport, BrokenCheck>,
     sealed: bool,
     seeds: u64,
 ) -> DuplexReport {
     let mut sums = DuplexReport::default();
     for seed in 0..seeds {
-        match run(Scenario { seed, sealed, plant: None }) {
-            Ok(report) => sums.add(&report),
+        match run(Scenario { seed, sealed, plant: None }, sums) {
+            Ok(more) => sums = more,
             Err(what) => panic!("{what}"),
         }
     }
@@ -60,12 +60,13 @@ fn an_http2_seed_replays() {
     for sealed in [false, true] {
         for seed in 0..20 {
             let one = Scenario { seed, sealed, plant: None };
-            assert_eq!(one.run_http2(), one.run_http2(), "{one:?}");
+            let run = || one.run_http2(DuplexReport::default());
+            assert_eq!(run(), run(), "{one:?}");
         }
     }
 }
 
 #[test]
 fn every_planted_mistake_of_http2_is_seen() {
-    see(&Plant::HTTP2, false, |planted| planted.run_http2().err());
+    see(&Plant::HTTP2, false, |planted| planted.run_http2(DuplexReport::default()).err());
 }
