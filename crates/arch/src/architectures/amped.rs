@@ -270,6 +270,7 @@ mod tests {
     };
     use regatta_op::DISK_OPS_MAX;
     use regatta_sys::{OpenRules, Root};
+    use regatta_testkit::counters::arena;
 
     /// A disk with these helpers and this residency test.
     fn disk<'a, C: HelperPool>(
@@ -295,7 +296,7 @@ mod tests {
         let (folder, mut sums) = (Folder::new(), Sums::default());
         let rules = OpenRules::default();
         for seed in 0..SEEDS {
-            let arena = folder.arena();
+            let arena = arena(1);
             let tally = Tally::Owned(arena.slot(0));
             let test = match seed % 4 {
                 0 => Test::By(by_nowait),

@@ -373,7 +373,7 @@ mod tests {
         testing::dice::{Dice, SEEDS},
     };
     use regatta_sys::{Bell, OpenRules, open_below, read_range};
-    use regatta_testkit::skips::skip;
+    use regatta_testkit::{counters::arena, skips::skip};
 
     const LIMITS: HelperLimits =
         HelperLimits { helpers_max: 3, helpers_idle_max: 1, ..HelperLimits::PROMPT };
@@ -382,7 +382,7 @@ mod tests {
     fn every_operation_of_a_ring_ends_once() {
         let (folder, mut sums) = (Folder::new(), Sums::default());
         for seed in 0..SEEDS {
-            let arena = folder.arena();
+            let arena = arena(1);
             let root = &folder.root;
             let Ok(ring) = Ring::new(Some(root.try_clone().unwrap()), OpenRules::default()) else {
                 return skip("needs io_uring");
@@ -401,7 +401,7 @@ mod tests {
         let (folder, mut sums) = (Folder::new(), Sums::default());
         let rules = OpenRules::default();
         for seed in 0..SEEDS {
-            let arena = folder.arena();
+            let arena = arena(1);
             let tally = Tally::Owned(arena.slot(0));
             let root = &folder.root;
             let below = Below { root, rules };

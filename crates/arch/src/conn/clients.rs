@@ -358,12 +358,8 @@ mod tests {
         for _ in 0..3 {
             assert!(clients.may_ask(one, at(9000)), "after a rest");
         }
-        let slow = Clients::new(
-            &entries,
-            make_notes(&notes),
-            8,
-            ClientLimits { rate: 1, burst: 1, ..LIMITS },
-        );
+        let slow = ClientLimits { rate: 1, burst: 1, ..LIMITS };
+        let slow = Clients::new(&entries, make_notes(&notes), 8, slow);
         assert!(slow.may_ask(one, at(20_000)));
         assert!(!slow.may_ask(one, at(20_001)));
         let free = ClientLimits { connections_max: 0, rate: 0, burst: 1 };

@@ -111,13 +111,14 @@ mod tests {
     use super::*;
     use crate::disk::at_once::schedule::Folder;
     use regatta_metrics::Gauge;
+    use regatta_testkit::counters::arena;
 
     const CHUNK: u64 = 8 << 10;
 
     #[test]
     fn the_least_recently_used_makes_room() {
         let folder = Folder::new();
-        let arena = folder.arena();
+        let arena = arena(1);
         let gauges = || [Gauge::MapsOpen, Gauge::MapBytes].map(|of| arena.slot(0).gauge(of));
         let (file, len) = folder.longest();
         let mut maps = Maps::new(CHUNK, 3 * CHUNK, Tally::Owned(arena.slot(0)));
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn one_chunk_is_mapped_whatever_it_takes() {
         let folder = Folder::new();
-        let arena = folder.arena();
+        let arena = arena(1);
         let (file, len) = folder.longest();
         let mut maps = Maps::new(CHUNK, 1, Tally::Owned(arena.slot(0)));
         for at in [0, CHUNK, 0] {

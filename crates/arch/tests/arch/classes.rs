@@ -66,7 +66,7 @@ fn classes(driver: &Driver, root: &Path) -> Env {
     let sockets = CLASSES.iter().map(|_| listen(&spec).unwrap()).collect();
     Env {
         classes: CLASSES.to_vec(),
-        links: Box::new(Sealing::of_class(ClearHttp1, CLASSES[SEALED_AT])),
+        links: Box::new(Sealing::new(ClearHttp1, Some(CLASSES[SEALED_AT]))),
         ..env(root, settings, sockets, shares.collect())
     }
 }

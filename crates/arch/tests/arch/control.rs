@@ -422,13 +422,8 @@ fn the_target_is_met_over_a_minute_where_few_take_long() {
 #[test]
 fn the_steps_of_the_source_leave_the_server_idle() {
     let rules = DirectRules { ages: AgeRules { target_ms: 1000, ..AGES }, ..DIRECT };
-    let ran = run(
-        &mut Direct::new(rules, 0),
-        Bucket::new(10_000, 10, 1, 0),
-        |_| 2000.0,
-        every(1000.0),
-        80,
-    );
+    let (mut controller, bucket) = (Direct::new(rules, 0), Bucket::new(10_000, 10, 1, 0));
+    let ran = run(&mut controller, bucket, |_| 2000.0, every(1000.0), 80);
     assert!(ran.p90_ms(5, 80) < 100, "{}", ran.p90_ms(5, 80));
     assert!(ran.served_in(5, 80) < 75 * 60, "{}", ran.served_in(5, 80));
 }

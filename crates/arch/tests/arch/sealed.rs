@@ -19,13 +19,8 @@ pub(crate) struct Sealing<L> {
 }
 
 impl<L> Sealing<L> {
-    pub(crate) const fn new(inner: L) -> Self {
-        Self { inner, class: None, number: AtomicU64::new(1) }
-    }
-
-    /// Seals connections to listeners of this class alone.
-    pub(crate) const fn of_class(inner: L, class: ListenerClass) -> Self {
-        Self { inner, class: Some(class), number: AtomicU64::new(1) }
+    pub(crate) const fn new(inner: L, class: Option<ListenerClass>) -> Self {
+        Self { inner, class, number: AtomicU64::new(1) }
     }
 }
 

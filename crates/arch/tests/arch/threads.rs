@@ -530,7 +530,7 @@ fn many_exchanges_are_served_at_once_in_the_clear_and_sealed() {
     {
         println!("{name}");
         many_exchanges(frames(driver, name, threads), clear);
-        many_exchanges(serving(driver, name, threads, Sealing::new(FRAMES)), sealed);
+        many_exchanges(serving(driver, name, threads, Sealing::new(FRAMES, None)), sealed);
     }
 }
 
@@ -556,7 +556,7 @@ fn a_thread_receives_while_its_peer_takes_nothing() {
     for (driver, name) in [(&DRIVER, "beside"), (&hybrid::DRIVER, "pool-beside")] {
         println!("{name}");
         receives_beside(&frames(driver, name, 1), clear);
-        receives_beside(&serving(driver, name, 1, Sealing::new(FRAMES)), sealed);
+        receives_beside(&serving(driver, name, 1, Sealing::new(FRAMES, None)), sealed);
     }
 }
 
@@ -589,7 +589,7 @@ fn threads_and_processes_serve_sealed_connections() {
         (&mp::DRIVER, "sealed-process", 1),
     ] {
         println!("{name}");
-        let server = serving(driver, name, threads, Sealing::new(ClearHttp1));
+        let server = serving(driver, name, threads, Sealing::new(ClearHttp1, None));
         let totals = many_requests(server, sealed, CLIENTS, 12, 6);
         let get = |counter| totals.get(counter);
         assert_eq!(get(Counter::SendfileBytes), 0, "no byte of a file leaves in the clear");

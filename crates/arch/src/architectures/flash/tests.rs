@@ -14,6 +14,7 @@ use crate::{
 use regatta_metrics::Slot;
 use regatta_op::{Opened, Segment};
 use regatta_sys::{OpenRules, Root, open_below};
+use regatta_testkit::counters::arena;
 
 /// Options, some of them chosen by the seed.
 fn options(seed: u64) -> FlashOptions {
@@ -48,7 +49,7 @@ fn random<'a>(seed: u64, root: &'a Root) -> [RandomHelpers<'a>; 2] {
 fn every_operation_ends_once_whoever_leaves_or_dies() {
     let (folder, mut sums, mut coalesced) = (Folder::new(), Sums::default(), 0);
     for seed in 0..SEEDS {
-        let arena = folder.arena();
+        let arena = arena(1);
         let tally = Tally::Owned(arena.slot(0));
         let (root, options) = (&folder.root, options(seed));
         if seed % 8 < 2 {
@@ -109,7 +110,7 @@ fn a_disk_that_never_answers_keeps_no_slot() {
 /// Tests a disk whose helpers do nothing until [`answered`].
 fn with(options: FlashOptions, test: impl FnOnce(FlashDisk<'_, RandomHelpers<'_>>, Slot<'_>)) {
     let folder = Folder::new();
-    let arena = folder.arena();
+    let arena = arena(1);
     let (slot, root) = (arena.slot(0), &folder.root);
     let mut pools = random(1, root);
     pools.iter_mut().for_each(|pool| pool.failing = false);

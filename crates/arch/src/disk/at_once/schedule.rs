@@ -5,18 +5,12 @@ use crate::{
     conn::slab::Slab,
     testing::{dice::Dice, folder},
 };
-use regatta_metrics::Arena;
 use regatta_op::{Codings, DISK_OPS_MAX, File, OpenFault, Opened};
 use regatta_sys::{
     Root,
     wait::{Interest, Poll, Poller},
 };
-use std::{
-    fs,
-    io::Write,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
-};
+use std::{fs, io::Write, time::Duration};
 
 /// Longest time that the machine may take for one operation.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,7 +28,6 @@ pub(crate) struct Folder {
     _path: folder::Folder,
     pub(crate) root: Root,
     files: Vec<StaticFile>,
-    words: Vec<AtomicU64>,
 }
 
 impl Folder {
@@ -48,21 +41,13 @@ impl Folder {
             file.sync_data().unwrap();
             StaticFile::adopt(fs::File::open(path.join(n.to_string())).unwrap().into()).unwrap()
         };
-        let files = (0..FILES).map(make).collect();
-        let words = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
-        Self { _path: path, root, files, words }
+        Self { files: (0..FILES).map(make).collect(), _path: path, root }
     }
 
     /// The longest of them, and its length.
     pub(crate) fn longest(&self) -> (StaticFile, u64) {
         let file = self.files[FILES - 1].clone();
         (file, 1 + (FILES as u64 - 1) * 9000)
-    }
-
-    /// Counters that start at 0.
-    pub(crate) fn arena(&self) -> Arena<'_> {
-        self.words.iter().for_each(|word| word.store(0, Relaxed));
-        Arena::create(&self.words, 1)
     }
 }
 

@@ -85,22 +85,17 @@ mod tests {
             }
             may
         };
+        let next = |handshakes: &mut FiberHandshakes| [(); 3].map(|()| handshakes.next());
         assert_eq!(
             [0, 1, 2, 3, 4].map(|at| ready(&mut handshakes, at)),
             [true, true, false, false, false]
         );
         assert!(!ready(&mut handshakes, 3), "it waits once");
         handshakes.begin_round();
-        assert_eq!(
-            [handshakes.next(), handshakes.next(), handshakes.next()],
-            [Some(2), Some(3), None]
-        );
+        assert_eq!(next(&mut handshakes), [Some(2), Some(3), None]);
         assert!(!ready(&mut handshakes, 5), "those that waited come first");
         handshakes.begin_round();
-        assert_eq!(
-            [handshakes.next(), handshakes.next(), handshakes.next()],
-            [Some(4), Some(5), None]
-        );
+        assert_eq!(next(&mut handshakes), [Some(4), Some(5), None]);
         assert!(handshakes.is_empty());
     }
 
