@@ -1,6 +1,6 @@
 //! Event loop, or scheduler of user threads, over real sockets and files, in the test's thread.
 //! Tests the bytes that it takes from a peer, and the number of its allocations.
-use crate::rig::{ACCEPTS, PATIENCE, TURNS, TestFile, answer, around, connect, head};
+use crate::rig::{ACCEPTS, PATIENCE, Stop, TURNS, TestFile, answer, around, connect, head};
 use regatta_arch::{
     WorkerLog,
     conn::{
@@ -50,16 +50,6 @@ use std::{
 
 const SMALL: TestFile = TestFile { name: "small", bytes: 4096 };
 const LARGE: TestFile = TestFile { name: "large", bytes: 1 << 20 };
-
-/// Ends the loop, also after the client has failed.
-struct Stop<'a>(Arena<'a>, &'a Bell);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.control().stop();
-        self.1.ring();
-    }
-}
 
 /// Disk that has finished when it is asked, and counts completions taken between two waits.
 struct Prompt<'a> {
@@ -441,7 +431,9 @@ fn watched(server: Server, poller: impl Poller, name: &'static str, time: Durati
     assert!(more < 4, "{name}: {more} allocations in {exchanges} exchanges");
 }
 
-/// STYLE.md 14, for a whole loop: poller, slots, timers, parked operations and the core.
+/// STYLE.md 14, for a whole loop: poller, slots, timers, parked operations and the core. The same
+/// for a loop that serves by stages: jobs and copies of received bytes have places. The same for a
+/// scheduler of user threads, also if connections go to a helper and come back.
 #[test]
 fn a_warm_loop_allocates_nothing() {
     let epoll = |trigger| Epoll::new(trigger).unwrap();
@@ -449,20 +441,12 @@ fn a_warm_loop_allocates_nothing() {
     watched(Server::Loop, epoll(Trigger::Edge), "epoll-edge", Duration::ZERO);
     watched(Server::Loop, Poll::new(), "poll", Duration::ZERO);
     watched(Server::Loop, Select::new(), "select", Duration::ZERO);
-}
 
-/// The same for a loop that serves by stages: jobs and copies of received bytes have places.
-#[test]
-fn warm_stages_allocate_nothing() {
-    watched(Server::Stages, Epoll::new(Trigger::Edge).unwrap(), "stages", Duration::ZERO);
+    watched(Server::Stages, epoll(Trigger::Edge), "stages", Duration::ZERO);
     watched(Server::Stages, Poll::new(), "stages-poll", Duration::ZERO);
-}
 
-/// The same for a scheduler of user threads, also if connections go to a helper and come back.
-#[test]
-fn warm_user_threads_allocate_nothing() {
     let inline = Server::Threads(None);
-    watched(inline, Epoll::new(Trigger::Edge).unwrap(), "fiber-edge", Duration::from_secs(4));
+    watched(inline, epoll(Trigger::Edge), "fiber-edge", Duration::from_secs(4));
     watched(inline, Poll::new(), "fiber-poll", Duration::ZERO);
     let helped = Server::Threads(Some(SendBy::TryFirst(Duration::from_secs(1))));
     watched(helped, Poll::new(), "fiber-helped", Duration::ZERO);

@@ -64,6 +64,16 @@ pub(crate) fn around<'a>(
     }
 }
 
+/// Ends a worker, also after the client has failed.
+pub(crate) struct Stop<'a>(pub(crate) Arena<'a>, pub(crate) &'a Bell);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.control().stop();
+        self.1.ring();
+    }
+}
+
 /// A served file: its body follows from both.
 #[derive(Clone, Copy)]
 pub(crate) struct TestFile {

@@ -1,6 +1,6 @@
 //! A worker without an event loop, with a driver written here. The driver visits all connections,
 //! performs their operations at once, and retries those that would wait.
-use crate::rig::{ACCEPTS, TURNS, TestFile, around, ask, connect, get};
+use crate::rig::{ACCEPTS, Stop, TURNS, TestFile, around, ask, connect, get};
 use regatta_arch::{
     cache::thread_cache::ThreadCache,
     conn::{
@@ -145,15 +145,6 @@ fn admit<S>(worker: &mut Worker<'_, S>, drive: S) -> u64 {
     }
 }
 
-/// Ends the worker, also after the client has failed.
-struct Stop<'a>(Arena<'a>);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.control().stop();
-    }
-}
-
 fn is_over(peer: &mut TcpStream) -> bool {
     peer.read(&mut [0]).is_ok_and(|n| n == 0)
 }
@@ -260,7 +251,7 @@ fn a_worker_needs_no_event_loop() {
     let fixture = Fixture::new("worker", 1);
     thread::scope(|scope| {
         scope.spawn(|| fixture.serve(0, &LocalCache::new(&fixture.site.caching, 7)));
-        let _stop = Stop(fixture.arena);
+        let _stop = Stop(fixture.arena, &fixture.bell);
         let (mut first, mut second) = (fixture.connect(0), fixture.connect(0));
         for file in [SMALL, SMALL, LARGE] {
             get(&mut first, file);
@@ -291,7 +282,7 @@ fn threads_share_a_cache() {
     let fixture = &Fixture::new("threads", 2);
     let cache = &ThreadCache::new(&fixture.site.caching, 7);
     thread::scope(|scope| {
-        let _stop = Stop(fixture.arena);
+        let _stop = Stop(fixture.arena, &fixture.bell);
         (0..2).for_each(|worker| drop(scope.spawn(move || fixture.serve(worker, cache))));
         for worker in [0, 1, 0] {
             let mut peer = fixture.connect(worker);

@@ -1,7 +1,7 @@
 //! Rounds with more sealed connections than may shake hands in one: how many do, in which order,
 //! and what does not wait for them.
 use super::{
-    lives::{REQUEST, fiber_rules, receive_all, run_alone},
+    lives::{REQUEST, connect, fiber_rules, receive_all, run_alone},
     poller::forwards,
     single::{Single, accepts_all},
     *,
@@ -246,12 +246,6 @@ impl Client {
         self.toy.seal(plain, &mut wire).unwrap();
         self.socket.write_all(&wire).unwrap();
     }
-}
-
-fn connect(address: &SocketAddr) -> UnixStream {
-    let socket = UnixStream::connect_addr(address).unwrap();
-    socket.set_nonblocking(true).unwrap();
-    socket
 }
 
 /// A loop whose rounds the test runs. The first address is in the clear, the second is sealed.

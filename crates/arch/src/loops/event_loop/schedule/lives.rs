@@ -187,6 +187,13 @@ pub(super) fn receive_all(client: &mut UnixStream) -> Result<(usize, bool), io::
     Ok((bytes.windows(9).filter(|nine| nine == b"HTTP/1.1 ").count(), is_over))
 }
 
+/// Connects a client that does not block.
+pub(super) fn connect(address: &SocketAddr) -> UnixStream {
+    let socket = UnixStream::connect_addr(address).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
 /// A scheduler whose first client is idle for too long, and sends its second request before wait
 /// number `at`, while others are busy: what it has received at the end.
 fn idles(at: usize, rules: FiberRules<'_>) -> Result<(usize, bool), io::ErrorKind> {
@@ -196,12 +203,7 @@ fn idles(at: usize, rules: FiberRules<'_>) -> Result<(usize, bool), io::ErrorKin
     let arena = single.arena();
     let acceptor = Acceptor::new(&listeners, accepts_all(2 * BUSY));
     let worker = Worker::new(acceptor, single.around(arena, &ClearHttp1));
-    let connect = |_| {
-        let client = UnixStream::connect_addr(&addresses[0]).unwrap();
-        client.set_nonblocking(true).unwrap();
-        client
-    };
-    let mut clients: Vec<UnixStream> = (0..=BUSY).map(connect).collect();
+    let mut clients: Vec<UnixStream> = (0..=BUSY).map(|_| connect(&addresses[0])).collect();
     let (mut waits, mut came) = (0, Ok((0, false)));
     let acts = |_| {
         waits += 1;
