@@ -190,7 +190,10 @@ impl Server {
     fn check(&self) {
         let Self { what, waits, performs, file, .. } = self;
         let mut client = connect(self.address);
-        let mut warm = || assert_eq!(fetch(&mut client, "warm"), content("warm"));
+        let mut warm = || {
+            ask(&mut client, &["warm"]);
+            assert_eq!(answer(&mut client), content("warm"));
+        };
         // A round is entered at its end: by then another has answered.
         warm();
         warm();
@@ -252,11 +255,6 @@ fn patient(path: &Path, options: &[(&str, &str)]) -> Env {
         site: Site { caching, ..Site::default() },
         ..env(path, settings, vec![listener], vec![share(0..1, 0..1, 100)])
     }
-}
-
-fn fetch(client: &mut TcpStream, name: &str) -> Vec<u8> {
-    ask(client, &[name]);
-    answer(client)
 }
 
 /// Reads the next response, and returns its body.

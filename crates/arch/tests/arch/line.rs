@@ -242,11 +242,10 @@ fn serve(
             scope.spawn(move || common.thread(WRITE, part, rules, Routes::all(0)));
         }
         for part in 0..shape.readers {
-            let (rules, routes) = match shape.parse {
-                true => (Common::rules(&[OpKind::Send, OpKind::Recv]), Routes::all(1)),
-                false => (Common::rules(&[OpKind::Send]), Routes::all(1)),
-            };
-            let routes = routes.with(OpKind::Recv, 0);
+            // Readers that only parse leave receiving to the poller.
+            let leaves = [OpKind::Send, OpKind::Recv];
+            let rules = Common::rules(&leaves[..1 + usize::from(shape.parse)]);
+            let routes = Routes::all(1).with(OpKind::Recv, 0);
             scope.spawn(move || common.thread(READERS, part, rules, routes));
         }
         let client = scope.spawn(|| client(&addresses, arena, &bell));

@@ -475,10 +475,6 @@ const NAMES: [&str; 3] = [FILES[0].name, FILES[1].name, FILES[2].name];
 
 const FRAMES: Frames = Frames { names: &NAMES };
 
-fn frames(driver: &'static Driver, name: &str, threads: usize) -> Server {
-    serving(driver, name, threads, FRAMES)
-}
-
 /// Starts a server with all its threads, and these protocols.
 fn serving(
     driver: &'static Driver,
@@ -529,7 +525,7 @@ fn many_exchanges_are_served_at_once_in_the_clear_and_sealed() {
         [(&DRIVER, "frames", CLIENTS), (&hybrid::DRIVER, "pool-frames", 2)]
     {
         println!("{name}");
-        many_exchanges(frames(driver, name, threads), clear);
+        many_exchanges(serving(driver, name, threads, FRAMES), clear);
         many_exchanges(serving(driver, name, threads, Sealing::new(FRAMES, None)), sealed);
     }
 }
@@ -555,7 +551,7 @@ fn many_exchanges<P: Read + Write + 'static>(mut server: Server, connect: Connec
 fn a_thread_receives_while_its_peer_takes_nothing() {
     for (driver, name) in [(&DRIVER, "beside"), (&hybrid::DRIVER, "pool-beside")] {
         println!("{name}");
-        receives_beside(&frames(driver, name, 1), clear);
+        receives_beside(&serving(driver, name, 1, FRAMES), clear);
         receives_beside(&serving(driver, name, 1, Sealing::new(FRAMES, None)), sealed);
     }
 }

@@ -111,8 +111,7 @@ fn unsent_bytes_are_limited() {
 
 #[test]
 fn pacing_slows_a_connection_down() {
-    let mut spec = local();
-    spec.pacing_rate = 2_000_000;
+    let spec = ListenSpec { pacing_rate: 2_000_000, ..local() };
     let (fd, mut client) = pair(&spec, Mode::Blocking);
     let sender = thread::spawn(move || {
         let mut outbox = Outbox::new(vec![1; 4_000_000]);
@@ -155,9 +154,7 @@ fn ipv6_takes_ipv4_only_if_told_to() {
 
 #[test]
 fn a_deferred_connection_is_offered_with_its_first_bytes() {
-    let mut spec = local();
-    spec.defer_accept_s = 5;
-    let listener = listen(&spec).unwrap();
+    let listener = listen(&ListenSpec { defer_accept_s: 5, ..local() }).unwrap();
     let mut client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
     thread::sleep(Duration::from_millis(50));
     let error = accept(listener.as_fd(), Mode::Nonblocking).unwrap_err();

@@ -279,6 +279,11 @@ fn random_schedules_lose_no_connection_and_count_each_once() {
     assert!(often.iter().all(|times| *times > SEEDS) && expired_elsewhere > 20, "{sums:?}");
 }
 
+/// Runs a round without a wait.
+fn round_at_once(fixture: &Fixture, worker: &mut Worker<'_, Held>) {
+    round(worker, Duration::ZERO, fixture.below(), &mut [0; 16 << 10]);
+}
+
 /// A unit that was full accepts again when another has taken a connection from it.
 #[test]
 fn who_passes_a_connection_has_room_for_another() {
@@ -286,10 +291,7 @@ fn who_passes_a_connection_has_room_for_another() {
     let (cache, scratch) = (LocalCache::new(&fixture.site.caching, 7), Scratch::new(7));
     let rules = AcceptRules { connections_max: 1, when_full: WhenFull::Pause, ..RULES };
     let [mut one, mut two] = [0, 1].map(|slot| fixture.worker(slot, 0, &cache, &scratch, rules));
-    let mut buffer = vec![0; 16 << 10];
-    let mut round = |worker: &mut Worker<'_, Held>| {
-        round(worker, Duration::ZERO, fixture.below(), &mut buffer);
-    };
+    let round = |worker: &mut Worker<'_, Held>| round_at_once(fixture, worker);
     let _peers = [fixture.connect(0), fixture.connect(0)];
     while one.is_listening() {
         round(&mut one);
@@ -313,10 +315,7 @@ fn who_retires_leaves_the_listener_to_others() {
     set_time(0);
     let (cache, scratch) = (LocalCache::new(&fixture.site.caching, 7), Scratch::new(7));
     let [mut one, mut two] = [0, 1].map(|slot| fixture.worker(slot, 0, &cache, &scratch, RULES));
-    let mut buffer = vec![0; 16 << 10];
-    let mut round = |worker: &mut Worker<'_, Held>| {
-        round(worker, Duration::ZERO, fixture.below(), &mut buffer);
-    };
+    let round = |worker: &mut Worker<'_, Held>| round_at_once(fixture, worker);
     let _first = fixture.connect(0);
     while one.keys().is_empty() {
         round(&mut one);
