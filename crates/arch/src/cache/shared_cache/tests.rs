@@ -48,11 +48,7 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new(locking: Locking, rules: CachingRules) -> Self {
-        Self::over(Folder::new(), locking, rules)
-    }
-
-    pub(crate) fn over(folder: Arc<Folder>, locking: Locking, rules: CachingRules) -> Self {
-        Self::with_workers(2, folder, locking, rules)
+        Self::with_workers(2, Folder::new(), locking, rules)
     }
 
     pub(crate) fn with_workers(

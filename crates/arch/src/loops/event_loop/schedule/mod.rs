@@ -238,19 +238,16 @@ impl Books {
     }
 }
 
-const fn caching() -> CachingRules {
+fn caching() -> CachingRules {
     CachingRules {
-        enabled: true,
-        entries_max: 2,
         negatives_max: 4,
-        descriptors_max: 2,
         bytes_max: 256 << 10,
         body_bytes_max: 8 << 10,
         read_bytes_max: 5_000,
         copy_bytes_max: 4 << 10,
-        revalidate_ms: 1_000,
         negative_ms: 1_000,
         inactive_ms: 1_000,
+        ..CachingRules::default()
     }
 }
 
