@@ -185,9 +185,10 @@ fn batches_wake_as_many_as_there_is_something_for() {
                 thread::yield_now();
             }
             assert_eq!(queue.close(), []);
-            takers.into_iter().map(|taker| taker.join().unwrap()).sum()
+            takers.into_iter().map(|taker| taker.join().unwrap()).sum::<usize>()
         });
-        assert_eq!(sum, (0..500).map(|round| (0..1 + round % 40).sum::<usize>()).sum());
+        let expected: usize = (0..500).map(|round| (0..1 + round % 40).sum::<usize>()).sum();
+        assert_eq!(sum, expected);
         let slot = arena.slot(0);
         assert_eq!(slot.get(Counter::QueueTakes), slot.get(Counter::QueuePuts));
         assert!(slot.get(Counter::QueueVisits) * 3 >= slot.get(Counter::QueueTakes));

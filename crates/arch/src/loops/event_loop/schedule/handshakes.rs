@@ -13,6 +13,7 @@ use crate::{
     },
     drive::perform,
     loops::{
+        fibers::FiberRules,
         line::{
             self, Routes, Spread, StageJob, StageLine, Station,
             threads::{BatchSize, StageThread, Work},
@@ -20,7 +21,7 @@ use crate::{
         queue::Fifo,
     },
 };
-use regatta_metrics::{Counter, Slot};
+use regatta_metrics::{Control, Counter, Slot};
 use regatta_op::{CloseReason, Op};
 use regatta_origin::{Handshake, Progress, SealFault};
 use regatta_sys::wait::{Event, Interest};
@@ -501,7 +502,7 @@ fn a_connection_that_waits_to_shake_hands_expires() {
 fn a_drain_ends_no_connection_whose_handshake_waits() {
     const CLIENTS: usize = 20;
     for stages in [false, true] {
-        on_loop(1, 2 << 20, stages, |mut scene| {
+        on_loop(eager(), 1, 2 << 20, stages, |mut scene| {
             let mut clients = scene.clients(CLIENTS as u64);
             let mut silent = connect(&scene.addresses[1]);
             scene.round();
@@ -532,7 +533,7 @@ fn a_drain_ends_no_connection_whose_handshake_waits() {
 fn a_drain_ends_no_user_thread_whose_handshake_waits() {
     const CLIENTS: usize = 20;
     for poller_retries in [false, true] {
-        with_worker(|worker, Around { below, addresses, record, arena, .. }| {
+        with_worker(eager(), |worker, Around { below, addresses, record, arena, .. }| {
             let each = |number| Client::new(&addresses[1], number);
             let mut clients: Vec<Client> = (0..CLIENTS as u64).map(each).collect();
             let _silent = connect(&addresses[1]);
