@@ -112,7 +112,7 @@ pub(crate) struct World<'a, T: Talk> {
     sent: u64,
     /// Whether a connection has taken part in a drain.
     drained: bool,
-    /// Of this schedule and earlier ones.
+    /// Sum over this schedule and earlier ones.
     pub(crate) report: DuplexReport,
 }
 

@@ -153,3 +153,14 @@ impl Plant {
         }
     }
 }
+
+/// Joins opened records, each with its end on the wire, if that mistake is planted.
+pub(crate) fn join_records(plant: Option<Plant>, records: &mut Vec<(Vec<u8>, u64)>) {
+    if plant == Some(Plant::LargeFirst)
+        && let Some((mut last, end)) = records.pop()
+    {
+        let mut joined: Vec<u8> = records.drain(..).flat_map(|(plain, _)| plain).collect();
+        joined.append(&mut last);
+        records.push((joined, end));
+    }
+}

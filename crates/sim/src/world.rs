@@ -9,11 +9,10 @@ use crate::{
     knowledge::Knowledge,
     link::{Asked, Link, Parked, Refusals},
     peer::{NEVER, Peer},
-    plant::Plant,
+    plant::{Plant, join_records},
     registry::Registry,
     request::{Content, Maker},
     sealing::{ClientSeal, WIRE},
-    spoil::join_records,
     trace::{self, Event, NOBODY, Stamp},
 };
 use regatta_op::{

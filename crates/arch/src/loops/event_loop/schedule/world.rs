@@ -185,7 +185,7 @@ pub(super) struct World<'a> {
     /// A loop has panicked: the others no longer wait for their turns.
     failed: bool,
     tail: VecDeque<(u64, u64, &'static str, [u64; 4])>,
-    /// Of this schedule and earlier ones.
+    /// Sum over this schedule and earlier ones.
     pub(super) sums: Sums,
 }
 
