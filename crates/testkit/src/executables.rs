@@ -33,18 +33,17 @@ pub fn script(path: &Path, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::{copy, script};
+    use crate::folder::Folder;
     use std::process::Command;
 
     #[test]
     fn what_is_written_runs() {
-        let folder = std::env::temp_dir();
-        let [one, two] =
-            ["one", "two"].map(|name| folder.join(format!("{name}-{}", std::process::id())));
+        let folder = Folder::new("executables");
+        let [one, two] = ["one", "two"].map(|name| folder.join(name));
         script(&one, "exit 7");
         copy(&one, &two);
         for path in [&one, &two] {
             assert_eq!(Command::new(path).status().expect("it runs").code(), Some(7));
-            std::fs::remove_file(path).expect("ours");
         }
     }
 }

@@ -16,12 +16,12 @@ pub use frame::{
     ACK, END_HEADERS, END_STREAM, PADDED, WITH_PRIORITY, code, frame_bytes, kind, setting,
 };
 
-use crate::tls::TlsStream;
+use crate::tls::{TlsStream, Wire};
 use fields::{FieldDecoder, write_literals};
 use frame::{TAIL_FRAMES, number};
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::time::Duration;
 
 /// First bytes of a client (RFC 9113 §3.4).
@@ -96,49 +96,6 @@ pub struct GoAway {
     pub last: u32,
     /// Reason.
     pub code: u32,
-}
-
-/// Bytes of a connection.
-#[derive(Debug)]
-enum Wire {
-    Clear(TcpStream),
-    Tls(TlsStream),
-}
-
-impl Wire {
-    fn socket(&self) -> &TcpStream {
-        match self {
-            Self::Clear(socket) => socket,
-            Self::Tls(stream) => stream.socket(),
-        }
-    }
-
-    /// Whether bytes, or the end of the stream, have arrived.
-    fn is_readable(&self) -> bool {
-        match self {
-            Self::Clear(socket) => {
-                socket.set_nonblocking(true).expect("a socket");
-                let peeked = socket.peek(&mut [0; 1]);
-                socket.set_nonblocking(false).expect("a socket");
-                !peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
-            }
-            Self::Tls(stream) => stream.is_readable(),
-        }
-    }
-
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Clear(socket) => socket.read(into),
-            Self::Tls(stream) => stream.read(into),
-        }
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Clear(socket) => socket.write_all(bytes),
-            Self::Tls(stream) => stream.write_all(bytes),
-        }
-    }
 }
 
 /// Bytes that the server may send.
@@ -473,17 +430,12 @@ impl Http2Client {
 
     /// Ends our direction of the connection.
     pub fn half_close(&mut self) {
-        let _ = match &self.wire {
-            Wire::Clear(socket) => socket.shutdown(Shutdown::Write),
-            Wire::Tls(stream) => stream.close_sending(),
-        };
+        let _ = self.wire.close_sending();
     }
 
     /// Leaves the closing alert of TLS out when the connection is dropped.
     pub fn forget(&self) {
-        if let Wire::Tls(stream) = &self.wire {
-            stream.forget();
-        }
+        self.wire.forget();
     }
 
     /// The socket of the connection.

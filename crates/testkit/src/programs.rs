@@ -60,6 +60,7 @@ fn command(folder: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
     use std::fs::{self, File};
     use std::time::{Duration, SystemTime};
 
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn missing_and_outdated_programs_are_named() {
-        let folder = env::temp_dir().join(format!("regatta-testkit-{}", std::process::id()));
+        let folder = Folder::new("programs");
         fs::create_dir_all(folder.join("a b")).unwrap();
         let (program, source) = (folder.join("regatta"), folder.join("a b/main.rs"));
         assert_eq!(fault(&program), Some(format!("{} is missing", program.display())));
@@ -88,7 +89,6 @@ mod tests {
         assert_eq!(fault(&program), None);
         at(&source, 3);
         let said = fault(&program).unwrap_or_default();
-        fs::remove_dir_all(&folder).unwrap();
         assert!(said.ends_with(&format!("is older than {}", source.display())), "{said}");
     }
 }

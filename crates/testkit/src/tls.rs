@@ -14,7 +14,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -175,6 +175,86 @@ impl ServerCertVerifier for Judge {
 pub struct TlsStream {
     shared: Arc<Shared>,
     incoming: Mutex<Incoming>,
+}
+
+/// A client's end of a connection, in the clear or over TLS.
+#[derive(Debug)]
+pub enum Wire {
+    /// In the clear.
+    Clear(TcpStream),
+    /// Over TLS.
+    Tls(TlsStream),
+}
+
+impl Wire {
+    /// The socket below.
+    #[must_use]
+    pub fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Clear(socket) => socket,
+            Self::Tls(stream) => stream.socket(),
+        }
+    }
+
+    /// Whether bytes, or the end of the stream, have arrived.
+    ///
+    /// # Panics
+    /// The socket has no modes.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        match self {
+            Self::Clear(socket) => {
+                socket.set_nonblocking(true).expect("a socket");
+                let peeked = socket.peek(&mut [0; 1]);
+                socket.set_nonblocking(false).expect("a socket");
+                !peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            }
+            Self::Tls(stream) => stream.is_readable(),
+        }
+    }
+
+    /// Ends the client's direction of the connection.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub fn close_sending(&self) -> io::Result<()> {
+        match self {
+            Self::Clear(socket) => socket.shutdown(Shutdown::Write),
+            Self::Tls(stream) => stream.close_sending(),
+        }
+    }
+
+    /// Leaves the closing alert of TLS out when the connection is dropped.
+    pub fn forget(&self) {
+        if let Self::Tls(stream) = self {
+            stream.forget();
+        }
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Clear(socket) => socket.read(into),
+            Self::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Clear(socket) => socket.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Clear(socket) => socket.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
 }
 
 /// Second handle on a connection that only sends.

@@ -6,7 +6,7 @@ use super::frame::{
     kind, setting,
 };
 use super::{ClientStream, FRAME_BYTES, GoAway, Http2Client, ReceiveWindow, WINDOW, WINDOW_MAX};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 
 /// Fields of a connection, which no stream may have (RFC 9113 §8.2.2).
 const OF_CONNECTIONS: [&str; 6] =

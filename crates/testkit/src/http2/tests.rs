@@ -1,7 +1,8 @@
 //! The client against servers of a few frames each: it accepts right ones, and finds each fault.
 
 use super::*;
-use std::net::TcpListener;
+use std::io;
+use std::net::{Shutdown, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
 
