@@ -4,9 +4,10 @@ use crate::harness::{PATIENCE, Server};
 use crate::identity::{NAME, identity};
 use crate::runner::report;
 use crate::site::{SIZES, sized};
-use regatta_testkit::tls::TlsStream;
+use regatta_testkit::tls::{TlsStream, Wire};
+use std::fmt::{Debug, Formatter};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::{fd::OwnedFd, unix::net::UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(crate) fn get(target: &str) -> Vec<u8> {
 }
 
 /// A final response, with the interim ones before it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     /// The reader leaves a head no other freedom: this and `fields` are all of its bytes.
@@ -55,14 +56,21 @@ impl Answer {
     /// Fails unless the answer has this status.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Self {
-        assert_eq!(self.status, status, "{}", self.brief());
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    /// Fails unless the answer has this content.
+    #[track_caller]
+    pub(crate) fn has(self, body: &[u8]) -> Self {
+        assert!(self.body == body, "{self:?}, not {} bytes: {}", body.len(), start_of(body));
         self
     }
 
     /// Fails unless the status is one of these.
     #[track_caller]
     pub(crate) fn expect_one_of(self, statuses: &[u16]) -> Self {
-        assert!(statuses.contains(&self.status), "none of {statuses:?}: {}", self.brief());
+        assert!(statuses.contains(&self.status), "none of {statuses:?}: {self:?}");
         self
     }
 
@@ -77,12 +85,24 @@ impl Answer {
         value.split(',').any(|part| part.trim().eq_ignore_ascii_case(member))
     }
 
-    /// The head and the length of the body, for messages.
-    pub(crate) fn brief(&self) -> String {
-        let start = &self.body[..self.body.len().min(200)];
-        let start = start.escape_ascii();
-        format!("{} {:?}, {} bytes: {start}", self.status, self.fields, self.body.len())
+    /// The content as text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
     }
+}
+
+/// The head, the length of the body and its start.
+impl Debug for Answer {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let Self { status, fields, body, interim, .. } = self;
+        let (len, start) = (body.len(), start_of(body));
+        write!(f, "{status} {fields:?} after {interim:?}, {len} bytes: {start}")
+    }
+}
+
+/// The first bytes, for messages.
+fn start_of(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(200)].escape_ascii().to_string()
 }
 
 /// Address of a server, and whether clients use TLS there.
@@ -98,70 +118,10 @@ impl From<SocketAddr> for Endpoint {
     }
 }
 
-/// Bytes of a connection.
-#[derive(Debug)]
-enum Stream {
-    Clear(TcpStream),
-    Tls(TlsStream),
-}
-
-impl Stream {
-    fn socket(&self) -> &TcpStream {
-        match self {
-            Self::Clear(socket) => socket,
-            Self::Tls(stream) => stream.socket(),
-        }
-    }
-
-    fn close_sending(&self) -> std::io::Result<()> {
-        match self {
-            Self::Clear(socket) => socket.shutdown(Shutdown::Write),
-            Self::Tls(stream) => stream.close_sending(),
-        }
-    }
-
-    fn is_readable(&self) -> bool {
-        match self {
-            Self::Clear(socket) => {
-                socket.set_nonblocking(true).expect("a socket");
-                let there = socket.peek(&mut [0; 1]).is_ok();
-                socket.set_nonblocking(false).expect("a socket");
-                there
-            }
-            Self::Tls(stream) => stream.is_readable(),
-        }
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Self::Clear(socket) => socket.read(into),
-            Self::Tls(stream) => stream.read(into),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match self {
-            Self::Clear(socket) => socket.write(bytes),
-            Self::Tls(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        match self {
-            Self::Clear(socket) => socket.flush(),
-            Self::Tls(stream) => stream.flush(),
-        }
-    }
-}
-
 /// A connection of a client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    stream: Stream,
+    stream: Wire,
     opened: SystemTime,
     /// Received and unread bytes.
     unread: Vec<u8>,
@@ -203,7 +163,7 @@ impl Client {
     /// Connects to a Unix socket: every kind of socket has the operations used below.
     pub(crate) fn connect_to_path(path: &Path) -> Self {
         let stream = UnixStream::connect(path).expect("connects");
-        Self::within(Stream::Clear(OwnedFd::from(stream).into()))
+        Self::within(Wire::Clear(OwnedFd::from(stream).into()))
     }
 
     fn from_tcp(socket: TcpStream, to: Endpoint) -> Self {
@@ -211,15 +171,15 @@ impl Client {
         if to.is_tls {
             return Self::sealed(identity().client.connect(socket, NAME));
         }
-        Self::within(Stream::Clear(socket))
+        Self::within(Wire::Clear(socket))
     }
 
     /// A connection whose socket and settings of TLS the test has chosen.
     pub(crate) fn sealed(stream: TlsStream) -> Self {
-        Self::within(Stream::Tls(stream))
+        Self::within(Wire::Tls(stream))
     }
 
-    fn within(stream: Stream) -> Self {
+    fn within(stream: Wire) -> Self {
         let socket = stream.socket();
         socket.set_read_timeout(Some(PATIENCE)).expect("a time");
         socket.set_write_timeout(Some(PATIENCE)).expect("a time");
@@ -263,16 +223,14 @@ impl Client {
     pub(crate) fn abort(self) {
         let none = Some(Duration::ZERO);
         rustix::net::sockopt::set_socket_linger(self.socket(), none).expect("TCP");
-        if let Stream::Tls(stream) = &self.stream {
-            stream.forget();
-        }
+        self.stream.forget();
     }
 
     /// A second handle on the same connection that only sends.
     pub(crate) fn sender(&self) -> Box<dyn Write + Send> {
         match &self.stream {
-            Stream::Clear(socket) => Box::new(socket.try_clone().expect("a descriptor")),
-            Stream::Tls(stream) => {
+            Wire::Clear(socket) => Box::new(socket.try_clone().expect("a descriptor")),
+            Wire::Tls(stream) => {
                 stream.shake_hands().expect("a handshake");
                 Box::new(stream.sender())
             }
@@ -287,12 +245,21 @@ impl Client {
     /// Reads until the connection has ended. Returns the bytes before, and whether the end was in
     /// order.
     pub(crate) fn rest_and_end(&mut self) -> (Vec<u8>, bool) {
-        let mut piece = [0; 4096];
+        let mut rest = Vec::new();
+        let in_order = self.read_all(|piece| rest.extend_from_slice(piece));
+        (rest, in_order)
+    }
+
+    /// Reads until the connection has ended. Returns whether the end was in order.
+    fn read_all(&mut self, mut take: impl FnMut(&[u8])) -> bool {
+        take(&std::mem::take(&mut self.unread));
+        let mut piece = vec![0; 1 << 18];
         loop {
             match self.stream.read(&mut piece) {
-                Ok(n) if n > 0 => self.unread.extend_from_slice(&piece[..n]),
+                Ok(n) if n > 0 => take(&piece[..n]),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if timed_out(&e) => panic!("not ended"),
-                end => return (std::mem::take(&mut self.unread), end.is_ok()),
+                end => return end.is_ok(),
             }
         }
     }
@@ -362,11 +329,6 @@ impl Client {
         let _ = self.stream.read(&mut piece);
     }
 
-    /// Sets the longest wait of a send.
-    pub(crate) fn send_timeout(&mut self, time: Duration) {
-        self.socket().set_write_timeout(Some(time)).expect("a time");
-    }
-
     /// Fails unless the server closes in order and sends nothing more.
     #[track_caller]
     pub(crate) fn finish(&mut self) {
@@ -376,18 +338,9 @@ impl Client {
 
     /// Reads until the connection has ended in any way; returns the number of bytes.
     pub(crate) fn drain(&mut self) -> u64 {
-        let mut count = self.unread.len() as u64;
-        self.unread.clear();
-        let mut piece = vec![0; 1 << 18];
-        loop {
-            match self.stream.read(&mut piece) {
-                Ok(0) => return count,
-                Ok(n) => count += n as u64,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if timed_out(&e) => panic!("not ended after {count} bytes"),
-                Err(_) => return count,
-            }
-        }
+        let mut count = 0;
+        self.read_all(|piece| count += piece.len() as u64);
+        count
     }
 
     /// Whether unread bytes have arrived.
@@ -441,11 +394,9 @@ impl Client {
                     return n > 0;
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => panic!(
-                    "{e}; unread so far: {} bytes {}",
-                    self.unread.len(),
-                    self.unread[..self.unread.len().min(300)].escape_ascii()
-                ),
+                Err(e) => {
+                    panic!("{e}; unread: {} bytes {}", self.unread.len(), start_of(&self.unread))
+                }
             }
         }
     }
@@ -475,8 +426,7 @@ pub(crate) fn answer_all(clients: &mut [Client], status: u16) {
 #[track_caller]
 pub(crate) fn bodies_are(clients: &mut [Client], body: &[u8]) {
     for client in clients {
-        let answer = client.answer("GET").expect(200);
-        assert!(answer.body == body, "{}", answer.brief());
+        client.answer("GET").expect(200).has(body);
     }
 }
 
@@ -499,8 +449,7 @@ pub(crate) fn send_numbered(clients: &mut [Client]) {
 #[track_caller]
 pub(crate) fn get_sizes(client: &mut Client) {
     for size in SIZES {
-        let answer = client.get(&format!("/size-{size}.bin")).expect(200);
-        assert!(answer.body == sized(size), "{}", answer.brief());
+        client.get(&format!("/size-{size}.bin")).expect(200).has(sized(size));
     }
 }
 
@@ -509,6 +458,21 @@ pub(crate) fn get_sizes(client: &mut Client) {
 pub(crate) fn burst(clients: &mut [Client], path: &str) {
     send_all(clients, get(path));
     answer_all(clients, 200);
+}
+
+/// Asks for a target over a connection that may break. Returns head and body, and whether the end
+/// was in order; nothing without a whole head.
+pub(crate) fn try_get(
+    mut stream: impl Read + Write,
+    target: &str,
+    field: Field<'_>,
+) -> Option<(String, Vec<u8>, bool)> {
+    let mut head = Vec::new();
+    let asked = stream.write_all(&request("GET", target, &[field]));
+    let ended = asked.and_then(|()| stream.read_to_end(&mut head)).is_ok();
+    let len = head.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let body = head.split_off(len);
+    Some((String::from_utf8_lossy(&head).into_owned(), body, ended))
 }
 
 fn timed_out(error: &std::io::Error) -> bool {
@@ -551,8 +515,7 @@ fn is_token(byte: u8) -> bool {
 
 /// Checks properties of all our answers, on a connection opened at `opened`.
 fn check_fields(answer: &Answer, opened: SystemTime) {
-    let brief = || answer.brief();
-    assert!(answer.field("Transfer-Encoding").is_none(), "a length is known: {}", brief());
+    assert!(answer.field("Transfer-Encoding").is_none(), "a length is known: {answer:?}");
     if (200..500).contains(&answer.status) {
         // RFC 9110 §6.6.1: a Date in all of them.
         let date = httpdate::parse_http_date(answer.must("Date")).expect("a date");
@@ -564,14 +527,14 @@ fn check_fields(answer: &Answer, opened: SystemTime) {
     }
     match answer.status {
         // RFC 9110 §15.5.6, §15.4.
-        405 => assert!(answer.field("Allow").is_some(), "{}", brief()),
-        301 | 302 | 303 | 307 | 308 => assert!(answer.field("Location").is_some(), "{}", brief()),
-        204 => assert!(answer.field("Content-Length").is_none(), "{}", brief()),
+        405 => assert!(answer.field("Allow").is_some(), "{answer:?}"),
+        301 | 302 | 303 | 307 | 308 => assert!(answer.field("Location").is_some(), "{answer:?}"),
+        204 => assert!(answer.field("Content-Length").is_none(), "{answer:?}"),
         206 => {
             let many = answer.must("Content-Type").starts_with("multipart/byteranges");
-            assert_eq!(many, answer.field("Content-Range").is_none(), "{}", brief());
+            assert_eq!(many, answer.field("Content-Range").is_none(), "{answer:?}");
         }
-        200 | 304 | 404 => assert!(answer.field("Content-Range").is_none(), "{}", brief()),
+        200 | 304 | 404 => assert!(answer.field("Content-Range").is_none(), "{answer:?}"),
         _ => {}
     }
 }
@@ -584,11 +547,11 @@ pub(crate) fn seconds(time: SystemTime) -> u64 {
 /// RFC 9112 §6.3, for a server that always knows its lengths.
 fn body_len(method: &str, answer: &Answer) -> usize {
     let len = answer.field("Content-Length").map(|value| {
-        assert!(value.bytes().all(|b| b.is_ascii_digit()), "{}", answer.brief());
+        assert!(value.bytes().all(|b| b.is_ascii_digit()), "{answer:?}");
         value.parse::<usize>().expect("a length")
     });
     if method == "HEAD" || matches!(answer.status, 204 | 304) {
         return 0;
     }
-    len.unwrap_or_else(|| panic!("no Content-Length: {}", answer.brief()))
+    len.unwrap_or_else(|| panic!("no Content-Length: {answer:?}"))
 }

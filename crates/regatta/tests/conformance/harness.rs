@@ -1,13 +1,15 @@
 //! Starts the real program and ends it: one `Server` is one master process and its workers.
 
 use crate::client::{Client, Endpoint, get, get_all};
-use crate::counters::counter;
+use crate::counters::{counter, read};
 use crate::identity::identity;
 use crate::runner::report;
 use crate::shared::descriptors;
 use crate::variants::VARIANTS;
 use rustix::process::{Pid, Signal};
+use serde_json::Value;
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -77,6 +79,14 @@ pub(crate) struct Said {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+}
+
+impl Said {
+    /// Fails unless standard error has all these parts.
+    #[track_caller]
+    pub(crate) fn names(&self, parts: &[&str]) {
+        parts.iter().for_each(|part| assert!(self.stderr.contains(part), "{part}: {self:?}"));
+    }
 }
 
 /// Runs a command of the program that must end; kills it when it does not.
@@ -154,15 +164,31 @@ pub(crate) fn soon(is_so: impl FnMut() -> bool) {
     assert!(eventually(PATIENCE, is_so), "not within {PATIENCE:?}");
 }
 
+/// Reads a value until it is as expected, and returns it. Fails unless it soon is.
+#[track_caller]
+pub(crate) fn comes_to<V: Debug>(mut read: impl FnMut() -> V, holds: impl Fn(&V) -> bool) -> V {
+    let mut value = read();
+    eventually(PATIENCE, || {
+        if !holds(&value) {
+            value = read();
+        }
+        holds(&value)
+    });
+    assert!(holds(&value), "not as expected within {PATIENCE:?}: {value:?}");
+    value
+}
+
 /// Options to start a server with.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Launch {
     program: PathBuf,
     args: Vec<String>,
     listeners: usize,
-    files_max: Option<u32>,
+    /// Words for a shell, which then becomes the program.
+    before: Option<String>,
+    stdin: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
-    faults: Option<String>,
+    environment: BTreeMap<&'static str, String>,
     patient: bool,
     tls: Option<TlsListeners>,
 }
@@ -191,17 +217,12 @@ impl Launch {
         let launch = launch.listen("127.0.0.1:0");
         let launch = launch.arg("--architecture").arg(variant.architecture);
         let launch = launch.sets(variant.settings);
-        match variant.faults {
-            Some(plan) => launch.faults(plan),
-            None => launch,
-        }
+        variant.faults.into_iter().fold(launch, Self::faults)
     }
 
     /// A server of this program, configured by a file alone.
     pub(crate) fn for_program(program: &Path) -> Self {
-        let (program, args) = (program.to_owned(), vec!["serve".into()]);
-        let (files_max, stderr, faults, patient, tls) = (None, None, None, false, None);
-        Self { program, args, listeners: 0, files_max, stderr, faults, patient, tls }
+        Self { program: program.to_owned(), args: vec!["serve".into()], ..Self::default() }
     }
 
     /// Expects `more` addresses in its output besides those set here.
@@ -222,7 +243,12 @@ impl Launch {
 
     /// Writes the access log to this file.
     pub(crate) fn log(self, path: &Path) -> Self {
-        self.set(format!("log.access={}", path.display()))
+        self.set_path("log.access", path)
+    }
+
+    /// Adds a `--set key=path`.
+    pub(crate) fn set_path(self, key: &str, path: &Path) -> Self {
+        self.set(format!("{key}={}", path.display()))
     }
 
     /// Adds an address to listen on: by TLS where clients use that.
@@ -257,22 +283,30 @@ impl Launch {
         settings.iter().fold(self, |launch, setting| launch.set(*setting))
     }
 
-    /// Limits the descriptors of the server.
-    pub(crate) fn files_max(mut self, files_max: u32) -> Self {
-        self.files_max = Some(files_max);
+    /// Runs these words in a shell, which then becomes the program: the process id stays.
+    pub(crate) fn after(self, words: impl Into<String>) -> Self {
+        Self { before: Some(words.into()), ..self }
+    }
+
+    /// Passes this descriptor as standard input.
+    pub(crate) fn stdin(self, stdin: OwnedFd) -> Self {
+        Self { stdin: Some(stdin), ..self }
+    }
+
+    /// Sets a variable of the environment.
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.environment.insert(name, value.into());
         self
     }
 
     /// Replaces the server's standard error by this descriptor; its output is not kept.
-    pub(crate) fn stderr(mut self, stderr: OwnedFd) -> Self {
-        self.stderr = Some(stderr);
-        self
+    pub(crate) fn stderr(self, stderr: OwnedFd) -> Self {
+        Self { stderr: Some(stderr), ..self }
     }
 
     /// Injects these faults instead of the variant's.
-    pub(crate) fn faults(mut self, plan: impl Into<String>) -> Self {
-        self.faults = Some(plan.into());
-        self
+    pub(crate) fn faults(self, plan: impl Into<String>) -> Self {
+        self.env("REGATTA_INJECT", plan)
     }
 
     /// Arguments that make the server patient, except for limits that the test sets.
@@ -297,33 +331,35 @@ impl Launch {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(self.files_max.map_or(&*self.program, |_| Path::new("sh")));
-        if let Some(files_max) = self.files_max {
-            // The shell becomes the program: the process id stays.
-            command.arg("-c").arg(format!("ulimit -n {files_max} && exec \"$0\" \"$@\""));
-            command.arg(&self.program);
+        let shell = self.before.as_ref().map(|_| Path::new("sh"));
+        let mut command = Command::new(shell.unwrap_or(&self.program));
+        if let Some(words) = &self.before {
+            command.arg("-c").arg(format!("{words} && exec \"$0\" \"$@\"")).arg(&self.program);
         }
-        command.envs(self.faults.as_ref().map(|plan| ("REGATTA_INJECT", plan)));
+        command.envs(&self.environment);
         command
     }
 
     /// Starts the server and waits until it accepts connections.
     pub(crate) fn start(mut self) -> Server {
-        let stderr = self.stderr.take();
+        let (stdin, stderr) = (self.stdin.take(), self.stderr.take());
         let mut child = self
             .command()
             .args(&self.args)
             .args(self.patience())
             .args(self.tls_args())
-            .stdin(Stdio::null())
+            .stdin(stdin.map_or_else(Stdio::null, Stdio::from))
             .stdout(Stdio::piped())
             .stderr(stderr.map_or_else(Stdio::piped, Stdio::from))
             .spawn()
             .expect("the program starts");
-        let stdout = Mutex::new(lines(child.stdout.take().expect("piped")));
+        let (to, stdout) = channel();
+        each_line(child.stdout.take().expect("piped"), move |line| drop(to.send(line)));
+        let stdout = Mutex::new(stdout);
         let stderr = Arc::new(Mutex::new(VecDeque::new()));
         if let Some(from) = child.stderr.take() {
-            keep_last(from, Arc::clone(&stderr));
+            let stderr = Arc::clone(&stderr);
+            each_line(from, move |line| keep_last(&stderr, line));
         }
         let (addresses, clear, listening) = (Vec::new(), Vec::new(), HashSet::new());
         let kept = self.args.iter().any(|arg| arg.starts_with("shared-symped"));
@@ -358,32 +394,23 @@ impl Launch {
     }
 }
 
-fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
-    let (to, lines) = channel();
+/// Passes each line on, in another thread.
+fn each_line(from: impl Read + Send + 'static, mut pass_on: impl FnMut(String) + Send + 'static) {
     std::thread::spawn(move || {
-        for line in BufReader::new(from).lines() {
-            let Ok(line) = line else { return };
-            if to.send(line).is_err() {
-                return;
-            }
+        for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+            pass_on(String::from_utf8_lossy(&line).into_owned());
         }
     });
-    lines
 }
 
 const STDERR_LINES_MAX: usize = 200;
 
-fn keep_last(from: impl Read + Send + 'static, to: Arc<Mutex<VecDeque<String>>>) {
-    std::thread::spawn(move || {
-        for line in BufReader::new(from).split(b'\n') {
-            let Ok(line) = line else { return };
-            let mut kept = lock(&to);
-            if kept.len() == STDERR_LINES_MAX {
-                kept.pop_front();
-            }
-            kept.push_back(String::from_utf8_lossy(&line).into_owned());
-        }
-    });
+fn keep_last(kept: &Mutex<VecDeque<String>>, line: String) {
+    let mut kept = lock(kept);
+    if kept.len() == STDERR_LINES_MAX {
+        kept.pop_front();
+    }
+    kept.push_back(line);
 }
 
 /// Locks data that a failed test may have had locked.
@@ -493,6 +520,14 @@ impl Server {
         self.slow_reader("/sparse.bin")
     }
 
+    /// Resets a connection in the middle of an answer.
+    pub(crate) fn tear(&self, target: &str) {
+        let mut client = self.connect_narrow();
+        client.send(get(target));
+        client.take(1000);
+        client.abort();
+    }
+
     /// A client that has asked for a target, and gets no answer yet.
     #[track_caller]
     pub(crate) fn waiting_client(&self, target: &str, unless: &str) -> Client {
@@ -550,16 +585,16 @@ impl Server {
         held.difference(&self.listening).filter(|socket| !local.contains(*socket)).count()
     }
 
-    /// Runs `regatta reload` or `regatta upgrade` for the server.
-    pub(crate) fn asks(&self, command: &str) -> Said {
-        run(&[command, "--pid", &self.pid().to_string()])
+    /// Runs `regatta reload` or `regatta upgrade` for the server, which must end with this code.
+    #[track_caller]
+    pub(crate) fn asks(&self, command: &str, code: i32) -> Said {
+        ends_with(code, &[command, "--pid", &self.pid().to_string()])
     }
 
     /// Fails unless the workers soon have this many connections open.
     #[track_caller]
     pub(crate) fn has_open(&self, count: usize) {
-        let open = || self.open_connections();
-        assert!(eventually(PATIENCE, || open() == count), "{} are open, not {count}", open());
+        comes_to(|| self.open_connections(), |open| *open == count);
     }
 
     /// Kills all workers, and waits until they are reaped. Returns what their numbers were.
@@ -567,7 +602,7 @@ impl Server {
         let workers = self.workers();
         workers.iter().for_each(|worker| kill(*worker, Signal::KILL));
         let reaped = |worker: &u32| !Path::new(&format!("/proc/{worker}")).exists();
-        assert!(eventually(PATIENCE, || workers.iter().all(reaped)), "{workers:?}");
+        soon(|| workers.iter().all(reaped));
         workers
     }
 
@@ -614,16 +649,27 @@ impl Server {
     /// Fails unless a counter or gauge soon has this value.
     #[track_caller]
     pub(crate) fn counts(&self, name: &str, value: u64) {
-        let found = || self.count(name);
-        assert!(eventually(PATIENCE, || found() == value), "{name} is {}, not {value}", found());
+        read(self, name, value);
+    }
+
+    /// Fails unless a counter or gauge soon is at least this.
+    #[track_caller]
+    pub(crate) fn reaches(&self, name: &str, least: u64) {
+        comes_to(|| (name, self.count(name)), |(_, found)| *found >= least);
+    }
+
+    /// Output of `regatta top` about the server.
+    #[track_caller]
+    pub(crate) fn page(&self, more: &[&str]) -> String {
+        let pid = self.pid().to_string();
+        ends_with(0, &[&["top", "--pid", &pid, "--once", "--interval", "0"], more].concat()).stdout
     }
 
     /// Counters as `regatta top --json` prints them.
-    pub(crate) fn top(&self) -> serde_json::Value {
-        let said =
-            run(&["top", "--pid", &self.pid().to_string(), "--json", "--once", "--interval", "0"]);
-        assert_eq!(said.code, Some(0), "{said:?}");
-        serde_json::from_str(&said.stdout).unwrap_or_else(|e| panic!("{e}: {}", said.stdout))
+    #[track_caller]
+    pub(crate) fn top(&self) -> Value {
+        let page = self.page(&["--json"]);
+        serde_json::from_str(&page).unwrap_or_else(|e| panic!("{e}: {page}"))
     }
 }
 
@@ -654,8 +700,7 @@ pub(crate) fn kill(pid: u32, signal: Signal) {
 /// Stops a process by `SIGSTOP`, and waits until it has stopped: that takes a moment.
 pub(crate) fn halt(pid: u32) {
     kill(pid, Signal::STOP);
-    let stands = || stat(pid).is_none_or(|fields| fields[0] == "T");
-    assert!(eventually(PATIENCE, stands), "{pid} does not stop");
+    comes_to(|| stat(pid), |fields| fields.as_ref().is_none_or(|fields| fields[0] == "T"));
 }
 
 /// Whether a process exists and is not a zombie. Its first task may be one before the others.
@@ -674,9 +719,14 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
 
 /// The user numbers of a process: real, effective, saved, that of the file system.
 pub(crate) fn uid_of(pid: u32) -> String {
+    status_of(pid, "Uid").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A field of `/proc/PID/status`.
+pub(crate) fn status_of(pid: u32, field: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
-    let line = status.lines().find(|line| line.starts_with("Uid:")).expect("a Uid");
-    line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+    let mut lines = status.lines().filter_map(|line| line.split_once(':'));
+    lines.find(|(name, _)| *name == field).expect("Linux has it").1.trim().to_owned()
 }
 
 /// The sockets of a process, by their names in its table of descriptors.
@@ -738,7 +788,7 @@ pub(crate) fn serve_with(variant: &Variant, settings: &[&str]) -> Arc<Server> {
 /// A server over a site that no test changes, with more settings; shared likewise.
 pub(crate) fn serve_root(variant: &Variant, root: &Path, settings: &[&str]) -> Arc<Server> {
     let launch = Launch::new(variant, root).sets(settings);
-    let key = format!("{:?}", (&launch.args, &launch.faults, &launch.tls));
+    let key = format!("{:?}", (&launch.args, &launch.environment, &launch.tls));
     let shared = Arc::clone(lock(&SHARED).entry(key).or_default());
     let mut shared = lock(&shared);
     shared.upgrade().unwrap_or_else(|| {

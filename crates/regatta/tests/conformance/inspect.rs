@@ -1,6 +1,7 @@
 //! The kernel's facts about a server's processes: sockets, mappings, tasks and processors.
 
-use crate::harness::Server;
+use crate::harness::{Server, status_of};
+use crate::shared::descriptors;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -15,10 +16,8 @@ fn table() -> Vec<Vec<String>> {
 
 /// Inodes of the sockets that a process has open.
 fn inodes(pid: u32) -> BTreeSet<String> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return BTreeSet::new() };
-    let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-    let inode = |link: String| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
-    links.filter_map(|link| inode(link.to_string_lossy().into_owned())).collect()
+    let inode = |link: &str| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
+    descriptors(pid).into_values().filter_map(|link| inode(&link.to_string_lossy())).collect()
 }
 
 /// Listening sockets that a process has open, by inode.
@@ -79,12 +78,10 @@ pub(crate) fn processors_at_once() -> usize {
 
 /// Processors that a process may run on.
 pub(crate) fn processors(pid: u32) -> Vec<usize> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let number = |text: &str| text.parse::<usize>().expect("a number");
     let range = |item: &str| match item.split_once('-') {
         Some((first, last)) => number(first)..=number(last),
         None => number(item)..=number(item),
     };
-    list.expect("a list").trim().split(',').flat_map(range).collect()
+    status_of(pid, "Cpus_allowed_list").split(',').flat_map(range).collect()
 }

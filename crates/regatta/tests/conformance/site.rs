@@ -1,5 +1,6 @@
 //! Sites of the servers under test: one common site that no case changes, and small separate ones.
 
+use regatta_sys::hook::denied::lease;
 use rustix::fs::{FileType, Mode, mknodat};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -56,6 +57,11 @@ pub(crate) fn common() -> &'static Path {
     })
 }
 
+/// The root of the common site as text, for a command line.
+pub(crate) fn common_text() -> &'static str {
+    common().to_str().expect("our paths are text")
+}
+
 /// A separate site of a case; removed with it.
 #[derive(Debug)]
 pub(crate) struct Site {
@@ -92,6 +98,26 @@ impl Site {
     /// A place next to the root, for logs and configurations, that any user may write.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.outer.join(name)
+    }
+
+    /// Writes a configuration next to the root.
+    pub(crate) fn configure(&self, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.beside("regatta.toml");
+        fs::write(&path, text).expect("a file");
+        path
+    }
+
+    /// Points a link next to the root elsewhere in one step, as `ln -sfn` by a rename does.
+    pub(crate) fn lead(&self, link: &str, to: impl AsRef<Path>) {
+        symlink(to, self.beside("next")).expect("a link");
+        fs::rename(self.beside("next"), self.beside(link)).expect("a rename");
+    }
+
+    /// Takes a lease on a file, as Samba does: it lasts as long as the result.
+    pub(crate) fn lease(&self, path: &str) -> File {
+        let file = File::options().write(true).open(self.path(path)).expect("a file");
+        lease(&file).expect("a lease");
+        file
     }
 
     /// The path of a file below the root.
