@@ -1,28 +1,18 @@
 //! The command line as product.md promises it: help, exit codes, `architectures`, `explain`.
 
-use crate::harness::{program, uid_of};
-use crate::prelude::*;
+use crate::harness::uid_of;
+use crate::prelude::{common_text as root, *};
 use crate::structure::listed;
 use regatta_sys::hook::denied::{Call, deny};
-use regatta_testkit::executables;
-use regatta_testkit::skips::skip;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-
-fn root() -> &'static str {
-    common().to_str().expect("text")
-}
 
 /// Fails unless the command failed as bad usage, with a message about it.
 #[track_caller]
 fn bad_usage(args: &[&str], words: &[&str]) -> Said {
     let said = ends_with(2, args);
-    for word in words {
-        assert!(said.stderr.contains(word), "{args:?} does not name {word}: {said:?}");
-    }
+    said.names(words);
     said
 }
 
@@ -38,27 +28,15 @@ pub(crate) fn help_of_every_command() {
     assert!(said.stdout.to_lowercase().starts_with("regatta"), "{said:?}");
 }
 
-pub(crate) fn bad_usage_is_two() {
-    bad_usage(&["no-such-command"], &["no-such-command"]);
-    bad_usage(&["serve", root(), "--no-such-flag"], &["--no-such-flag"]);
-    bad_usage(&["serve", root(), "--listen", "nonsense"], &["nonsense"]);
-    bad_usage(&["serve", root(), "--listen", "127.0.0.1:99999"], &["99999"]);
-    bad_usage(&["serve", root(), "--architecture", "nonsense"], &["nonsense"]);
-    bad_usage(&["serve", "/no/such/folder", "--listen", "127.0.0.1:0"], &["/no/such/folder"]);
-    let file = format!("{}/small.txt", root());
-    bad_usage(&["serve", &file, "--listen", "127.0.0.1:0"], &["small.txt"]);
-    bad_usage(&["top", "--pid", "nonsense"], &["nonsense"]);
-}
-
-/// Fails unless a server with these arguments does not start, and prints no address.
-#[track_caller]
-fn bad_start(more: &[&str], words: &[&str]) {
-    let said = bad_usage(&[&["serve", root(), "--listen", "127.0.0.1:0"], more].concat(), words);
-    assert_eq!(said.stdout, "", "{said:?}");
-}
-
 pub(crate) fn a_bad_start_prints_no_address() {
-    bad_start(&["--set", "limits.nonsense=1"], &["limits.nonsense"]);
+    for (set, words) in [
+        ("limits.nonsense=1", &["limits.nonsense"][..]),
+        ("log.access=/no/such/folder/access.log", &["/no/such"]),
+        ("server.pid_file=/no/such/folder/regatta.pid", &["server.pid_file", "/no/such"]),
+    ] {
+        let said = bad_usage(&["serve", root(), "--listen", "127.0.0.1:0", "--set", set], words);
+        assert_eq!(said.stdout, "", "{said:?}");
+    }
 }
 
 /// A kernel that is too old, or a container's filter: reported at start, not with 500 to clients.
@@ -73,7 +51,7 @@ pub(crate) fn a_start_without_openat2() {
                 assert!(!said.stdout.contains("listening"), "{said:?}");
             }
         };
-        std::thread::spawn(start).join().expect("said what is wrong");
+        thread::spawn(start).join().expect("said what is wrong");
     }
 }
 
@@ -89,7 +67,7 @@ pub(crate) fn a_start_without_setgroups() {
         // A process that stays root sets none.
         assert_eq!(run(&["check", root(), "--user", "0:0"]).code, Some(0));
     };
-    std::thread::spawn(start).join().expect("said what is wrong");
+    thread::spawn(start).join().expect("said what is wrong");
 }
 
 /// A file made and removed again could be another server's new one.
@@ -98,21 +76,12 @@ pub(crate) fn check_makes_no_file() {
     let folder = site.beside("logs");
     fs::create_dir(&folder).expect("a folder");
     let old = std::time::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
-    fs::File::open(&folder).and_then(|it| it.set_modified(old)).expect("a time");
+    File::open(&folder).and_then(|it| it.set_modified(old)).expect("a time");
     let log = |folder: &str| format!("log.access={}", site.beside(folder).join("x.log").display());
     ends_with(0, &["check", root(), "--set", &log("logs")]);
     let changed = fs::metadata(&folder).and_then(|it| it.modified()).expect("a time");
     assert_eq!(changed, old, "something was made in it");
     bad_usage(&["check", root(), "--set", &log("none")], &["log.access", "none"]);
-}
-
-pub(crate) fn a_log_that_cannot_be_opened() {
-    bad_start(&["--set", "log.access=/no/such/folder/access.log"], &["/no/such"]);
-}
-
-pub(crate) fn a_pid_file_that_cannot_be_written() {
-    let file = "server.pid_file=/no/such/folder/regatta.pid";
-    bad_start(&["--set", file], &["server.pid_file", "/no/such"]);
 }
 
 pub(crate) fn every_bad_setting_is_listed() {
@@ -151,9 +120,9 @@ pub(crate) fn there_is_no_tux() {
 
 pub(crate) fn architectures_are_described() {
     let said = ends_with(0, &["architectures"]);
-    let json: serde_json::Value =
-        serde_json::from_str(&run(&["architectures", "--json"]).stdout).expect("JSON");
-    let text = json.to_string();
+    assert!(said.stdout.contains("\n  sped "), "{}", said.stdout);
+    let text = run(&["architectures", "--json"]).stdout;
+    assert!(text.contains("\"name\": \"sped\""), "{text}");
     for name in listed() {
         assert!(said.stdout.contains(&name), "{name} is not in {}", said.stdout);
         let one = run(&["architectures", &name]);
@@ -168,12 +137,14 @@ fn explain(args: &[&str]) -> Said {
 }
 
 pub(crate) fn explain_says_what_would_be_answered() {
-    let said = explain(&["GET", "/small.txt", root()]);
-    for word in ["200", "small.txt", "text/plain; charset=utf-8"] {
-        assert!(said.stdout.contains(word), "no {word}: {}", said.stdout);
-    }
     for (args, word) in [
-        (&["GET", "/missing.txt", root()][..], "404"),
+        (&["GET", "/small.txt", root()][..], "200"),
+        (&["GET", "/small.txt", root()], "small.txt"),
+        (&["GET", "/small.txt", root()], "text/plain; charset=utf-8"),
+        (&["GET", "/", "-H", "accept-encoding: br", root()], "\"index.html\""),
+        (&["GET", "/", "-H", "accept-encoding: br", root()], "\n\nHTTP/1.1 200 OK\n"),
+        (&["GET", "/small.txt", "-H", "accept-encoding: br", root()], "a file of 6 bytes\n"),
+        (&["GET", "/missing.txt", root()], "404"),
         (&["GET", "/.env", root()], "404"),
         (&["GET", "/sub", root()], "301"),
         (&["GET", "/../x", root()], "400"),
@@ -191,17 +162,25 @@ pub(crate) fn explain_says_what_would_be_answered() {
         let said = explain(args);
         assert!(said.stdout.contains(word), "{args:?}: no {word} in {}", said.stdout);
     }
+    // A proxy may name the client.
+    let forwarded = ["--set", "server.forwarded=x-forwarded-for", "--set", "server.trusted=unix:"];
+    let named = ["--from", "unix:", "-H", "X-Forwarded-For: 192.0.2.7"];
+    let asks = ["GET", "/", root(), "--set", "limits.client_rate=5"];
+    let said = explain(&[&asks[..], &forwarded, &named].concat());
+    let expect = "client: 192.0.2.7, as X-Forwarded-For says; unix: is trusted\n\
+                  limits: limits.client_rate = 5\nrequest: ";
+    assert!(said.stdout.starts_with(expect), "{said:?}");
 }
 
 pub(crate) fn check_and_explain_speak_json() {
-    let json = |args: &[&str], code: i32| -> serde_json::Value {
+    let json = |args: &[&str], code: i32| -> Value {
         let said = run(args);
         assert_eq!((said.code, said.stderr.as_str()), (Some(code), ""), "{said:?}");
         serde_json::from_str(&said.stdout).unwrap_or_else(|e| panic!("{e}: {said:?}"))
     };
-    let good = json(&["check", root(), "--json"], 0);
-    assert_eq!((&good["ok"], &good["problems"]), (&true.into(), &serde_json::json!([])));
-    assert_eq!(good["warnings"], serde_json::json!([]));
+    let (good, none) = (json(&["check", root(), "--json"], 0), Value::Array(Vec::new()));
+    assert_eq!([&good["problems"], &good["warnings"]], [&none; 2]);
+    assert_eq!(good["ok"], true);
     let chosen = good["chosen"].as_array().expect("a list");
     assert!(chosen.iter().any(|chosen| chosen["key"] == "cache.bytes_max"), "{good}");
     let warned = json(&["check", root(), "--json", "--set", "cache.bytes_max=1TiB"], 0);
@@ -225,7 +204,7 @@ pub(crate) fn check_and_explain_speak_json() {
 pub(crate) fn check_says_that_all_is_well() {
     let said = ends_with(0, &["check", root()]);
     // An event loop for each processor, unless told otherwise.
-    let workers = match crate::inspect::processors_at_once() {
+    let workers = match inspect::processors_at_once() {
         1 => "1 worker".to_owned(),
         more => format!("{more} workers"),
     };
@@ -238,7 +217,7 @@ pub(crate) fn check_says_that_all_is_well() {
         let line = chosen.iter().find(|line| line.starts_with(&format!("{key}=")));
         assert!(line.is_some_and(|line| line.ends_with(')')), "{key}: {said:?}");
     }
-    let server = Launch::new(&Variant::plain("symped"), common()).start();
+    let server = start(&Variant::plain("symped"));
     let begins = format!("symped starts with {}", chosen.join(", "));
     // The server has its own limit on descriptors.
     let until = begins.find("cache.descriptors_max=").expect("it is there");
@@ -247,8 +226,7 @@ pub(crate) fn check_says_that_all_is_well() {
 
 /// `explain` and `serve` are the same program: their heads agree.
 pub(crate) fn explain_agrees_with_serve() {
-    let variant = Variant::find("sped_epoll");
-    let server = serve(variant);
+    let server = serve(Variant::find("sped_epoll"));
     for (target, fields) in [
         ("/small.txt", vec![]),
         ("/page.html", vec![("Accept-Encoding", "gzip")]),
@@ -275,12 +253,9 @@ pub(crate) fn explain_agrees_with_serve() {
 /// Started as root, both open files as the serving user.
 pub(crate) fn explain_opens_what_serve_may_open() {
     let site = Site::with(&[("mine.txt", "mine")]);
-    let root = site.root();
-    let mode = Permissions::from_mode(0o600);
-    fs::set_permissions(root.join("mine.txt"), mode).expect("our own file");
-    let variant = Variant::find("sped_epoll");
-    let server = Launch::new(variant, &root).start();
-    let status = server.connect().ask("GET", "/mine.txt", &[]).status;
+    site.mode("mine.txt", 0o600);
+    let server = Launch::new(Variant::find("sped_epoll"), &site.root()).start();
+    let status = server.connect().get("/mine.txt").status;
     assert_eq!(status, if rustix::process::geteuid().is_root() { 403 } else { 200 });
     let said = explain(&["GET", "/mine.txt", &site.root_text()]);
     assert!(said.stdout.contains(&format!("HTTP/1.1 {status} ")), "{said:?}");
@@ -329,8 +304,7 @@ pub(crate) fn a_certificate_for_development_is_kept() {
 /// Rules in files at the root: `serve` and `explain` read them, and neither serves them.
 pub(crate) fn rules_of_an_own_site() {
     let (headers, redirects) = ("/*\n  X-A: b\n", "/old/*  /:splat  302\n");
-    let files = [("a.txt", "a"), ("_headers", headers), ("_redirects", redirects)];
-    let site = Site::with(&files);
+    let site = Site::with(&[("a.txt", "a"), ("_headers", headers), ("_redirects", redirects)]);
     let set = "content.rules_files=true";
     let server = serve_root(Variant::find("sped_epoll"), &site.root(), &[set]);
     let root = &*site.root_text();
@@ -367,9 +341,7 @@ pub(crate) fn siblings_of_an_own_site() {
     made(0);
     fs::write(site.path("page.html"), "no play at all ".repeat(100)).expect("ours");
     let checked = ends_with(0, &["check", root]);
-    for word in ["page.html.gz is older", "hint: regatta precompress /"] {
-        assert!(checked.stderr.contains(word), "{checked:?}");
-    }
+    checked.names(&["page.html.gz is older", "hint: regatta precompress /"]);
     made(1);
 }
 
@@ -421,7 +393,7 @@ pub(crate) fn pages_for_errors_of_an_own_site() {
         let answer = server.connect().ask("DELETE", "/", &[]).expect(405);
         assert_eq!(answer.body, b"our own page");
         assert_eq!(answer.must("Content-Type"), "text/html; charset=utf-8");
-        assert!(answer.lists("Allow", "GET"), "{}", answer.brief());
+        assert!(answer.lists("Allow", "GET"), "{answer:?}");
     }
     let args = ["check", &*site.root_text(), "--set", set];
     bad_usage(&args, &["content.error_pages", "errors/405.html", "is not there"]);
@@ -435,12 +407,11 @@ pub(crate) fn users_of_an_own_site() {
     let site = Site::with(&files);
     // SHA-256 of abc.
     let user = "ann:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    let (root, config) = (site.root(), site.beside("regatta.toml"));
     let cors = "[[cors]]\npath = \"/private/*\"\norigins = [\"https://a.example\"]\n";
     let auth = format!("[[auth]]\npath = \"/private/*\"\nusers = [\"{user}\"]\n");
     let rewrite = "[[redirects]]\nfrom = \"/in/*\"\nto = \"/pub/..:splat/private/a.txt\"\n\
                    status = 200\nforce = true\n";
-    fs::write(&config, cors.to_owned() + &auth + rewrite).expect("a file");
+    let (root, config) = (site.root(), site.configure(cors.to_owned() + &auth + rewrite));
     let server = Launch::new(Variant::find("sped_epoll"), &root).config(&config).start();
     let [root, config] = [&root, &config].map(|path| path.to_str().expect("text"));
     let (right, wrong) = ("Basic YW5uOmFiYw==", "Basic YW5uOmFiZA==");
@@ -471,19 +442,29 @@ pub(crate) fn users_of_an_own_site() {
     assert_eq!(granted.must("Access-Control-Allow-Methods"), "GET, HEAD");
     let read = client.ask("GET", "/private/a.txt", &[origin, ("Authorization", right)]).expect(200);
     assert_eq!(read.must("Access-Control-Allow-Origin"), origin.1);
-    assert!(read.lists("Vary", "Origin"), "{}", read.brief());
+    assert!(read.lists("Vary", "Origin"), "{read:?}");
     assert_eq!(client.ask("GET", "/", &[origin]).expect(200).field("Vary"), None);
     let said = run(&["password", "bob"]);
     assert!(said.stdout.contains("users = [\"bob:"), "{said:?}");
 }
 
-/// Wrong names and directories are code 2 in every command; a process that is no server is 1.
+/// Wrong words, names and directories are code 2 in every command; a process that is no server
+/// is 1.
 pub(crate) fn one_kind_of_error_has_one_exit_code() {
     let site = Site::new();
-    let none = site.beside("none");
-    let none = none.to_str().expect("a path of ours");
+    let none = &*site.beside("none").display().to_string();
+    let file = &*format!("{}/small.txt", root());
     for (words, code, part) in [
-        (&["password", "a:b"][..], 2, "no colon"),
+        (&["no-such-command"][..], 2, "no-such-command"),
+        (&["serve", root(), "--no-such-flag"], 2, "--no-such-flag"),
+        (&["serve", root(), "--listen", "nonsense"], 2, "nonsense"),
+        (&["serve", root(), "--listen", "127.0.0.1:99999"], 2, "99999"),
+        (&["serve", root(), "--architecture", "nonsense"], 2, "nonsense"),
+        (&["serve", "/no/such/folder", "--listen", "127.0.0.1:0"], 2, "/no/such/folder"),
+        (&["serve", file, "--listen", "127.0.0.1:0"], 2, "small.txt"),
+        (&["top", "--pid", "nonsense"], 2, "nonsense"),
+        (&["explain", "GET", "/", "--from", "nobody", root()], 2, "as in 192.0.2.7, or unix:"),
+        (&["password", "a:b"], 2, "no colon"),
         (&["precompress", none], 2, "no such directory"),
         (&["check", none], 2, "no such directory"),
         (&["check", "--config", none], 2, "no such file"),
@@ -491,8 +472,7 @@ pub(crate) fn one_kind_of_error_has_one_exit_code() {
         (&["top", "--once", "--pid", "1"], 1, "process 1"),
         (&["reload", "--pid", "1"], 1, "process 1"),
     ] {
-        let said = run(words);
-        assert!(said.code == Some(code) && said.stderr.contains(part), "{words:?}: {said:?}");
+        ends_with(code, words).names(&[part]);
     }
 }
 

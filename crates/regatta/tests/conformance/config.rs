@@ -1,22 +1,16 @@
 //! Configurations: every error at once with its position; printed ones can be read again.
 
-use crate::harness::program;
-use crate::prelude::*;
+use crate::prelude::{common_text as root, *};
 use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-fn write(site: &Site, text: &str) -> PathBuf {
-    let path = site.beside("regatta.toml");
-    fs::write(&path, text).expect("a file");
-    path
-}
-
-fn root() -> &'static str {
-    common().to_str().expect("text")
+/// Runs a check of this configuration, which must end with this code.
+#[track_caller]
+fn check(site: &Site, text: &str, code: i32) -> Said {
+    let path = site.configure(text);
+    ends_with(code, &["check", "--config", path.to_str().expect("text")])
 }
 
 /// Every option of the contract, with its default: a section in each line.
@@ -37,7 +31,7 @@ event: handshakes_per_round=8
 "#;
 
 /// `--print-config` prints the effective configuration, whole and explicit.
-fn printed(args: &[&str]) -> toml::Table {
+pub(crate) fn printed(args: &[&str]) -> toml::Table {
     let serve = ["serve", root(), "--listen", "127.0.0.1:0", "--print-config"];
     let said = ends_with(0, &[&serve, args].concat());
     said.stdout.parse().unwrap_or_else(|e| panic!("{e}: {}", said.stdout))
@@ -64,13 +58,19 @@ pub(crate) fn settings_are_printed() {
 
 pub(crate) fn what_is_printed_is_a_configuration() {
     let site = Site::new();
-    let set = ["--set", "limits.fields_max=33", "--print-config"];
-    let said = run(&[&["serve", root(), "--listen", "127.0.0.1:0"][..], &set].concat());
-    let path = write(&site, &said.stdout);
-    let path = path.to_str().expect("text");
-    ends_with(0, &["check", "--config", path]);
-    let again = ends_with(0, &["serve", "--config", path, "--print-config"]);
-    assert_eq!(again.stdout, said.stdout, "printed again, it is the same");
+    let sets = ["--set", "limits.idle_ms_max=3 s", "--set", "content.index=a.html,b.html"];
+    for place in [&[] as &[&str], &[root(), "--listen", "127.0.0.1:0"]] {
+        let said = ends_with(0, &[&["serve", "--print-config"][..], place, &sets].concat());
+        assert!(said.stdout.contains("\nidle_ms_max = 3000\n"), "{}", said.stdout);
+        let path = site.configure(&said.stdout);
+        let path = path.to_str().expect("text");
+        // Without a root there is nothing to serve.
+        if !place.is_empty() {
+            ends_with(0, &["check", "--config", path]);
+        }
+        let again = ends_with(0, &["serve", "--config", path, "--print-config"]);
+        assert_eq!(again.stdout, said.stdout, "printed again, it is the same");
+    }
 }
 
 pub(crate) fn a_good_configuration_passes() {
@@ -79,8 +79,7 @@ pub(crate) fn a_good_configuration_passes() {
         "[server]\nroot = {:?}\nlisten = [\"127.0.0.1:0\"]\n[limits]\nidle_ms_max = 5000\n",
         site.root()
     );
-    let path = write(&site, &text);
-    ends_with(0, &["check", "--config", path.to_str().expect("text")]);
+    check(&site, &text, 0);
 }
 
 pub(crate) fn every_error_at_once() {
@@ -101,8 +100,7 @@ x = 1
 [event]
 poller = \"magic\"
 ";
-    let path = write(&site, text);
-    let said = ends_with(2, &["check", "--config", path.to_str().expect("text")]);
+    let said = check(&site, text, 2);
     let all = format!("{}{}", said.stdout, said.stderr);
     for (word, line) in [
         ("/no/such/folder", 2),
@@ -117,8 +115,9 @@ poller = \"magic\"
         let place = format!(":{line}:");
         assert!(all.contains(&place), "no position {place} for {word}: {all}");
     }
+    let path = site.beside("regatta.toml");
     let serve = ends_with(2, &["serve", "--config", path.to_str().expect("text")]);
-    assert!(serve.stderr.contains("idle_ms_maxx") && serve.stderr.contains("magic"), "{serve:?}");
+    serve.names(&["idle_ms_maxx", "magic"]);
 }
 
 /// Each finding on the files of HTTPS has its text, its position and its remedy.
@@ -140,17 +139,14 @@ pub(crate) fn findings_on_certificates_have_positions() {
     fs::copy(site.beside("good.key"), &exposed).expect("a copy");
     fs::set_permissions(&exposed, Permissions::from_mode(0o644)).expect("our file");
     let home = site.beside("");
-    let check = |lines: &str, code: i32, words: &[&str]| {
+    let finds = |lines: &str, code: i32, words: &[&str]| {
         let root = site.root_text();
         let text = format!("server.root = {root:?}\n[tls]\nlisten = \"127.0.0.1:0\"\n{lines}");
-        let path = write(&site, &text.replace('@', home.to_str().expect("text")));
-        let said = ends_with(code, &["check", "--config", path.to_str().expect("text")]);
-        for word in words {
-            assert!(said.stderr.contains(word), "{word}: {said:?}");
-        }
+        let said = check(&site, &text.replace('@', home.to_str().expect("text")), code);
+        said.names(words);
         said
     };
-    let said = check("certificate = \"@good.pem:@good.key\"\n", 0, &[]);
+    let said = finds("certificate = \"@good.pem:@good.key\"\n", 0, &[]);
     assert!(said.stdout.contains("https://127.0.0.1:0"), "{said:?}");
     for (value, code, words) in [
         (
@@ -165,14 +161,14 @@ pub(crate) fn findings_on_certificates_have_positions() {
         ("@new.pem:@new.key", 2, [":4:15: ", "not valid before Thu, 01 Jan 2099", "clock"]),
         ("@good.pem:@exposed.key", 0, [":4:15: ", "every user of this machine", "chmod o-rwx"]),
     ] {
-        check(&format!("certificate = {value:?}\n"), code, &words);
+        finds(&format!("certificate = {value:?}\n"), code, &words);
     }
     let good = "certificate = \"@good.pem:@good.key\"\n";
     let host = format!("{good}[[hosts]]\nroot = {:?}\nnames = \"c.example\"\n", site.root_text());
-    check(&host, 0, &["regatta.toml:7:9: hosts.names: \"c.example\": no certificate has"]);
-    check("", 2, &["regatta.toml:3:10: tls.listen: connections need a certificate"]);
+    finds(&host, 0, &["regatta.toml:7:9: hosts.names: \"c.example\": no certificate has"]);
+    finds("", 2, &["regatta.toml:3:10: tls.listen: connections need a certificate"]);
     let clients = format!("{good}client_listen = \"[::1]:0\"\n");
-    check(&clients, 2, &["regatta.toml:5:17: tls.client_listen: ", "tls.client_ca"]);
+    finds(&clients, 2, &["regatta.toml:5:17: tls.client_listen: ", "tls.client_ca"]);
 }
 
 pub(crate) fn a_server_of_https_alone_says_where_it_listens() {
@@ -203,18 +199,15 @@ pub(crate) fn a_server_of_https_alone_says_where_it_listens() {
 
 pub(crate) fn syntax_errors_have_a_position() {
     let site = Site::new();
-    let path = write(&site, "[limits]\nidle_ms_max = = 5\n");
-    let said = ends_with(2, &["check", "--config", path.to_str().expect("text")]);
+    let said = check(&site, "[limits]\nidle_ms_max = = 5\n", 2);
     assert!(format!("{}{}", said.stdout, said.stderr).contains(":2:"), "{said:?}");
-    let said = ends_with(2, &["check", "--config", "/no/such/file.toml"]);
-    assert!(said.stderr.contains("/no/such/file.toml"), "{said:?}");
+    ends_with(2, &["check", "--config", "/no/such/file.toml"]).names(&["/no/such/file.toml"]);
 }
 
 /// The command line wins over the file, and the file over the defaults.
 pub(crate) fn precedence(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
-    let text = "[content]\ncharset = \"koi8-r\"\nnosniff = false\n";
-    let path = write(&site, text);
+    let path = site.configure("[content]\ncharset = \"koi8-r\"\nnosniff = false\n");
     let launch = Launch::new(variant, &site.root()).config(&path);
     let server = launch.set("content.charset=utf-8").start();
     let answer = server.connect().get("/file.txt").expect(200);
