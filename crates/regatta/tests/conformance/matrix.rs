@@ -471,14 +471,12 @@ const TESTS: Tests = cases! {
     master: it_says_where_it_listens_serves_and_leaves_nothing_behind
         a_worker_that_dies_is_replaced_at_once draining_lets_exchanges_finish_within_its_time
         draining_ends_when_its_time_is_over a_second_signal_or_a_quit_ends_at_once
-        it_hears_of_its_workers_whatever_started_it a_worker_that_hangs_is_killed_at_the_end
-        a_worker_that_says_nothing_is_named workers_do_not_outlive_their_master
-        started_by_root_it_serves_as_nobody the_right_to_read_all_files_stays_with_the_master
+        a_worker_that_hangs_is_killed_at_the_end a_worker_that_says_nothing_is_named
+        the_right_to_read_all_files_stays_with_the_master
         a_simulated_disk_is_told_and_waited_for_by_who_may_know
         logs_are_opened_anew a_hostile_folder_of_logs_gains_nothing
         top_of_root_counts_the_servers_of_other_users nobody_needs_to_read_what_it_prints
-        all_problems_are_listed_and_nothing_is_started an_address_that_is_taken_is_a_failure
-        a_printed_configuration_is_one explanations_and_lists;
+        all_problems_are_listed_and_nothing_is_started;
     mistakes: typical_mistakes_are_answered_with_what_to_do;
     n_copy: copies_have_ports_of_their_own ports_are_counted_up copies_have_addresses_of_their_own
         a_steered_connection_stays_on_its_processor copies_may_have_several_processes

@@ -1,11 +1,7 @@
 //! Signals that do not end a server, its user, and its output.
 
-use crate::harness::uid_of;
+use crate::harness::{status_of, uid_of};
 use crate::prelude::*;
-use crate::shared::descriptors;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 
 pub(crate) fn one_line_for_each_address(variant: &Variant) {
     let server = Launch::new(variant, common()).listen("127.0.0.1:0").start();
@@ -37,8 +33,7 @@ pub(crate) fn accepts_when_it_says_so(variant: &Variant) {
 /// A server of a small site, and its configuration with one option, which can be replaced.
 fn with_nosniff(variant: &Variant) -> (Site, PathBuf, Server) {
     let site = Site::with(&[("file.txt", "text")]);
-    let config = site.beside("regatta.toml");
-    fs::write(&config, "[content]\nnosniff = true\n").expect("a file");
+    let config = site.configure("[content]\nnosniff = true\n");
     let server = Launch::new(variant, &site.root()).config(&config).start();
     (site, config, server)
 }
@@ -67,7 +62,7 @@ pub(crate) fn hangup_with_an_error_changes_nothing(variant: &Variant) {
     server.says("regatta.toml:");
     for _ in 0..10 {
         let answer = server.connect().get("/file.txt").expect(200);
-        assert!(answer.field("X-Content-Type-Options").is_some(), "{}", answer.brief());
+        assert!(answer.field("X-Content-Type-Options").is_some(), "{answer:?}");
     }
     assert!(server.exit_within(Duration::ZERO).is_none(), "ended: {}", server.stderr());
 }
@@ -83,10 +78,9 @@ pub(crate) fn usr1_reopens_the_log(variant: &Variant) {
     fs::rename(&log, &old).expect("a rename");
     server.connect().get("/file.txt?between").expect(200);
     server.signal(Signal::USR1);
-    assert!(eventually(PATIENCE, || log.exists()), "no new log: {}", server.stderr());
+    soon(|| log.exists());
     // The master makes the log and the workers write it; each worker gets it in its time.
-    let is_given = || holds(&server, &folder, &["access.log"]).is_empty();
-    assert!(eventually(PATIENCE, is_given), "the old log goes on: {}", server.stderr());
+    comes_to(|| holds(&server, &folder, &["access.log"]), Vec::is_empty);
     server.connect().get("/file.txt?after").expect(200);
     // The end writes all waiting lines, sooner than their age would.
     server.end(Signal::TERM);
@@ -110,9 +104,9 @@ fn holds(server: &Server, folder: &Path, names: &[&str]) -> Vec<PathBuf> {
 pub(crate) fn usr1_lets_go_of_the_old_logs(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
     let folder = folder_of_logs(&site);
-    let (names, launch) = (["access.log", "error.log"], Launch::new(variant, &site.root()));
-    let launch = launch.set(format!("log.access={}", folder.join(names[0]).display()));
-    let server = launch.set(format!("log.error={}", folder.join(names[1]).display())).start();
+    let names = ["access.log", "error.log"];
+    let launch = Launch::new(variant, &site.root()).log(&folder.join(names[0]));
+    let server = launch.set_path("log.error", &folder.join(names[1])).start();
     // More than two: a worker may look for the new file before the master has passed it on.
     for round in 0..6 {
         server.connect().get("/file.txt").expect(200);
@@ -124,20 +118,17 @@ pub(crate) fn usr1_lets_go_of_the_old_logs(variant: &Variant) {
             }
         }
         server.signal(Signal::USR1);
-        let free = || holds(&server, &folder, &names).is_empty();
-        assert!(eventually(PATIENCE, free), "{round}: {:?}", holds(&server, &folder, &names));
+        comes_to(|| (round, holds(&server, &folder, &names)), |(_, held)| held.is_empty());
         assert!(names.iter().all(|name| folder.join(name).exists()), "{round}: not made anew");
     }
 }
 
 pub(crate) fn other_signals_end_nothing(variant: &Variant) {
     let mut server = start(variant);
-    let others = [Signal::ALARM, Signal::PIPE, Signal::WINCH, Signal::CHILD];
-    for signal in others {
+    for signal in [Signal::ALARM, Signal::PIPE, Signal::WINCH, Signal::CHILD] {
         server.signal(signal);
     }
-    let said = "warning[signal-ignored]: SIGALRM has no meaning here and was ignored";
-    server.says(said);
+    server.says("warning[signal-ignored]: SIGALRM has no meaning here and was ignored");
     server.connect().get("/small.txt").expect(200);
     assert!(server.exit_within(Duration::ZERO).is_none());
 }
@@ -150,7 +141,7 @@ pub(crate) fn workers_leave_signals_to_their_master(variant: &Variant) {
     for signal in [S::TERM, S::INT, S::HUP, S::USR1, S::USR2, S::ALARM, S::PIPE] {
         workers.iter().for_each(|worker| kill(*worker, signal));
     }
-    std::thread::sleep(Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     server.connect().get("/small.txt").expect(200);
     assert_eq!(server.processes()[1..], workers, "a worker has been replaced");
     assert!(server.exit_within(Duration::ZERO).is_none());
@@ -176,70 +167,54 @@ fn nobody() -> String {
 pub(crate) fn workers_have_no_capabilities(variant: &Variant) {
     let server = start(variant);
     for worker in server.workers() {
-        let status = fs::read_to_string(format!("/proc/{worker}/status")).expect("alive");
-        for name in ["CapEff:", "CapPrm:"] {
-            let line = status.lines().find(|line| line.starts_with(name)).expect("a set");
-            let set = line.split_whitespace().nth(1).expect("a number");
-            assert_eq!(set.trim_start_matches('0'), "", "{name} of worker {worker}: {set}");
-        }
+        let sets = ["CapEff", "CapPrm"].map(|name| status_of(worker, name));
+        assert_eq!(sets, [(); 2].map(|()| "0".repeat(16)), "worker {worker}");
     }
-}
-
-fn refused_root(variant: &Variant, site: &Site) -> Said {
-    let root = &*site.root_text();
-    run(&["serve", root, "--listen", "127.0.0.1:0", "--architecture", variant.architecture])
 }
 
 pub(crate) fn unreadable_root_is_an_error(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
-    fs::set_permissions(site.root(), fs::Permissions::from_mode(0o700)).expect("ours");
-    if rustix::process::getuid().is_root() {
-        let said = refused_root(variant, &site);
-        assert_eq!(said.code, Some(2), "{said:?}");
+    let is_root = rustix::process::getuid().is_root();
+    site.mode("", if is_root { 0o700 } else { 0 });
+    let root = &*site.root_text();
+    let args = ["serve", root, "--listen", "127.0.0.1:0", "--architecture", variant.architecture];
+    let said = ends_with(2, &args);
+    if is_root {
         assert!(!said.stdout.contains("listening"), "{said:?}");
-        let root = site.root().display().to_string();
-        assert!(said.stderr.contains(&root), "{said:?}");
-        assert!(said.stderr.contains("nobody"), "who may not read it: {said:?}");
-    } else {
-        fs::set_permissions(site.root(), fs::Permissions::from_mode(0o000)).expect("ours");
-        let said = refused_root(variant, &site);
-        assert_eq!(said.code, Some(2), "{said:?}");
+        // Who may not read it.
+        said.names(&[root, "nobody"]);
     }
-    fs::set_permissions(site.root(), fs::Permissions::from_mode(0o755)).expect("ours");
+    site.mode("", 0o755);
 }
 
 pub(crate) fn pid_file(variant: &Variant) {
     let site = Site::with(&[("file.txt", "text")]);
     let path = site.beside("regatta.pid");
-    let launch = Launch::new(variant, &site.root());
-    let mut server = launch.set(format!("server.pid_file={}", path.display())).start();
+    let set = format!("server.pid_file={}", path.display());
+    let mut server = Launch::new(variant, &site.root()).set(&*set).start();
     let text = fs::read_to_string(&path).expect("a pid file");
     assert_eq!(text.trim(), server.pid().to_string());
     // Another server does not take it over, and names its owner.
-    let root = site.root();
-    let set = format!("server.pid_file={}", path.display());
-    let args = ["serve", root.to_str().expect("text"), "--listen", "127.0.0.1:0", "--set", &set];
-    let said = run(&args);
+    let args = ["serve", &site.root_text(), "--listen", "127.0.0.1:0", "--set", &set];
     let whose = format!("it is of the server that runs as process {}", server.pid());
-    assert!(said.code == Some(2) && said.stderr.contains(&whose), "{said:?}");
+    ends_with(2, &args).names(&[&whose]);
     assert_eq!(fs::read_to_string(&path).expect("a pid file"), text);
     server.end(Signal::TERM);
     assert!(!path.exists(), "the pid file is left behind");
     // The target of a link is not written to.
     let theirs = site.beside("theirs");
     fs::write(&theirs, "theirs").expect("a file");
-    std::os::unix::fs::symlink(&theirs, &path).expect("a link");
-    let said = run(&args);
-    assert!(said.code == Some(2) && said.stderr.contains("symbolic links"), "{said:?}");
+    symlink(&theirs, &path).expect("a link");
+    ends_with(2, &args).names(&["symbolic links"]);
     assert_eq!(fs::read_to_string(&theirs).expect("a file"), "theirs");
 }
 
 pub(crate) fn a_port_in_use_is_an_error(variant: &Variant) {
-    let server: Server = start(variant);
-    let address = server.address().to_string();
-    let root = common().to_str().expect("text");
+    let server = start(variant);
+    let (root, address) = (common_text(), server.address().to_string());
     let args = ["serve", root, "--listen", &address, "--architecture", variant.architecture];
     let said = ends_with(1, &args);
-    assert!(said.stderr.contains(&address), "{said:?}");
+    said.names(&[&address, "another process has it"]);
+    assert_eq!(said.stdout, "", "{said:?}");
     server.connect().get("/small.txt").expect(200);
 }

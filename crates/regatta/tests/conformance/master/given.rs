@@ -1,68 +1,30 @@
 //! Sockets that a service manager passes (`sd_listen_fds(3)`): they outlast the server.
 use super::*;
 use crate::shared::Stop;
-use std::{
-    net::TcpListener,
-    os::{
-        fd::OwnedFd,
-        unix::net::{UnixListener, UnixStream},
-    },
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
-};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A service manager's work before it executes the server, whose descriptors 0 and 2 are the
-/// sockets. The server's messages are appended to the file that `$0` names.
-const GIVE_ONE: &str = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 </dev/null 2>>\"$0\"";
-const GIVE_TWO: &str = "LISTEN_FDS=2 LISTEN_PID=$$ LISTEN_FDNAMES=one:other exec \"$@\" 3<&0 4<&2 \
-                        </dev/null 2>>\"$0\"";
-
-/// Starts a server with given sockets, which prints `addresses` addresses.
-fn start(folder: &Folder, given: Vec<OwnedFd>, addresses: usize, arguments: &[&str]) -> Server {
-    let mut command = Command::new("sh");
-    command.args(["-c", if given.len() == 1 { GIVE_ONE } else { GIVE_TWO }]);
-    command.arg(folder.path("said")).arg(program());
-    command.args(["serve", &folder.path("www")]).args(arguments);
-    command.stderr(Stdio::null());
+/// Starts a server with given sockets, which prints this many addresses. The words are a service
+/// manager's work before it executes the server, whose descriptors 0 and 2 are the sockets. Then
+/// a file gets the server's messages.
+fn start(site: &Site, given: Vec<OwnedFd>, addresses: usize, arguments: &[&str]) -> Server {
+    let launch = Launch::for_program(&program()).arg(site.root_text()).listens(addresses);
+    let launch = arguments.iter().fold(launch, |launch, argument| launch.arg(*argument));
     let mut given = given.into_iter();
-    command.stdin(given.next().unwrap());
-    if let Some(other) = given.next() {
-        command.stderr(other);
-    }
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    drop(command);
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut addresses_of: Vec<SocketAddr> = Vec::new();
-    for _ in 0..addresses {
-        let line = lines.next().map(Result::unwrap);
-        let line = line.unwrap_or_else(|| panic!("it does not serve: {}", read_stderr(folder)));
-        let address = line.strip_prefix("listening on ").expect(&line);
-        addresses_of
-            .extend(address.strip_prefix("http://").map(|of| of.parse::<SocketAddr>().unwrap()));
-    }
-    Server { child, addresses: addresses_of }
+    let launch = launch.stdin(given.next().unwrap());
+    let Some(other) = given.next() else {
+        let words = "exec 3<&0 </dev/null && export LISTEN_FDS=1 LISTEN_PID=$$";
+        return launch.after(words).start();
+    };
+    let names = "LISTEN_FDS=2 LISTEN_PID=$$ LISTEN_FDNAMES=one:other";
+    let said = site.beside("said").display().to_string();
+    let words = format!("exec 3<&0 4<&2 </dev/null 2>>'{said}' && export {names}");
+    launch.stderr(other).after(words).start()
 }
 
-fn read_stderr(folder: &Folder) -> String {
-    fs::read_to_string(folder.path("said")).unwrap_or_default()
-}
-
-/// Waits for the end, and returns the exit code.
-fn end(mut server: Server, signal: &str) -> Option<i32> {
-    server.signal(signal);
-    eventually("it does not end", || server.child.try_wait().unwrap().is_some());
-    server.child.wait().unwrap().code()
-}
-
-/// Sends a request, and checks the answer.
-fn ask(stream: impl Read + Write) {
-    let answer = get(stream);
-    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello\n"), "{answer:?}");
-}
-
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
+/// Messages of a server of this module.
+fn said(site: &Site, server: &Server) -> String {
+    server.stderr() + &fs::read_to_string(site.beside("said")).unwrap_or_default()
 }
 
 /// Makes clients connect and ask repeatedly during `change`; all must be answered.
@@ -73,7 +35,7 @@ fn ask_during(address: SocketAddr, mut change: impl FnMut(&AtomicUsize)) {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    ask(connect(address));
+                    gets_index(Client::connect(address));
                     answers.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -82,143 +44,113 @@ fn ask_during(address: SocketAddr, mut change: impl FnMut(&AtomicUsize)) {
     });
 }
 
-/// Waits for `count` more answers.
-fn await_answers(answers: &AtomicUsize, count: usize) {
-    let wanted = answers.load(Ordering::Relaxed) + count;
-    eventually("nobody is answered", || answers.load(Ordering::Relaxed) >= wanted);
+/// Waits for 20 more answers.
+fn await_answers(answers: &AtomicUsize) {
+    let before = answers.load(Ordering::Relaxed);
+    comes_to(|| answers.load(Ordering::Relaxed), |now| *now >= before + 20);
 }
 
-/// Restarts a server several times under clients; none may be refused or cut off.
-fn restart(arguments: &[&str]) -> String {
-    let folder = Folder::new();
+/// Restarts a server several times under clients; none may be refused or cut off. The last one
+/// says this.
+fn restart(arguments: &[&str], says: &[&str]) {
+    let site = site();
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
-    let give = || vec![OwnedFd::from(socket.try_clone().unwrap())];
-    let mut server = Some(start(&folder, give(), 1, arguments));
-    assert_eq!(server.as_ref().unwrap().addresses, [address], "nobody has said another");
+    let start = || start(&site, vec![socket.try_clone().unwrap().into()], 1, arguments);
+    let mut server = start();
+    assert_eq!(server.addresses(), [address], "nobody has said another");
     ask_during(address, |answers| {
         for _ in 0..3 {
-            await_answers(answers, 20);
-            assert_eq!(end(server.take().unwrap(), "TERM"), Some(0), "{}", read_stderr(&folder));
+            await_answers(answers);
+            assert!(server.end(Signal::TERM).success(), "{}", server.stderr());
             // Either server may answer clients that connect now.
-            server = Some(start(&folder, give(), 1, arguments));
+            server = start();
         }
-        await_answers(answers, 20);
+        await_answers(answers);
     });
     // Even a server that ends at once does not end the listening.
-    assert_eq!(end(server.unwrap(), "QUIT"), Some(0));
-    let waits = connect(address);
-    let _server = start(&folder, give(), 1, arguments);
-    ask(waits);
-    read_stderr(&folder)
+    assert!(server.end(Signal::QUIT).success());
+    let waits = Client::connect(address);
+    let server = start();
+    gets_index(waits);
+    says.iter().for_each(|part| server.says(part));
 }
 
 pub(crate) fn no_connection_is_lost_while_one_server_follows_another() {
-    let said = restart(&["--architecture", "sped"]);
-    assert!(said.contains("server.listen=127.0.0.1:"), "{said}");
-    assert!(said.contains("(given by the service manager)"), "{said}");
+    let says = ["server.listen=127.0.0.1:", "(given by the service manager)"];
+    restart(&["--architecture", "sped"], &says);
 }
 
 pub(crate) fn workers_with_sockets_of_their_own_share_one_that_was_given_and_say_so() {
     let own = ["--set", "event.listen=reuseport", "--set", "event.processes=2"];
-    let said = restart(&[&["--architecture", "symped"][..], &own].concat());
-    assert!(said.contains("all workers share it"), "{said}");
+    restart(&[&["--architecture", "symped"][..], &own].concat(), &["all workers share it"]);
 }
 
 pub(crate) fn a_worker_that_waits_for_connections_leaves_them_to_the_next() {
     let step = ["--set", "mp.step_ms=100", "--set", "limits.connections_max=8"];
-    let _ = restart(&[&["--architecture", "mp"][..], &step].concat());
+    restart(&[&["--architecture", "mp"][..], &step].concat(), &[]);
 }
 
 pub(crate) fn a_keeper_leaves_given_sockets_alone() {
-    let _ = restart(&["--architecture", "shared-symped", "--set", "event.processes=2"]);
+    restart(&["--architecture", "shared-symped", "--set", "event.processes=2"], &[]);
 }
 
 pub(crate) fn reloads_keep_given_sockets_beside_others_and_their_files_stay() {
-    let folder = Folder::new();
-    let [path, own] = ["given", "own"].map(|name| folder.path(name));
+    let site = site();
+    let [path, own] = ["given", "own"].map(|name| site.beside(name));
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let unix = UnixListener::bind(&path).unwrap();
-    let (address, config) = (tcp.local_addr().unwrap(), folder.path("regatta.toml"));
-    let say = |listen: &[&str]| {
-        fs::write(&config, format!("[server]\nlisten = {listen:?}\n")).unwrap();
-    };
-    let [tcp_place, given, own_place] =
-        [address.to_string(), format!("unix:{path}"), format!("unix:{own}")];
-    say(&["127.0.0.1:0", &tcp_place, &own_place, &given]);
+    let address = tcp.local_addr().unwrap();
+    let say = |listen: &[&str]| site.configure(format!("[server]\nlisten = {listen:?}\n"));
+    let [tcp_place, given, own_place] = [address.to_string(), place(&path), place(&own)];
+    let config = say(&["127.0.0.1:0", &tcp_place, &own_place, &given]);
     let give = || vec![tcp.try_clone().unwrap().into(), unix.try_clone().unwrap().into()];
-    let arguments = ["--config", &config, "--architecture", "sped"];
-    let server = start(&folder, give(), 4, &arguments);
-    let (pid, bound) = (server.pid(), server.addresses[0]);
-    let all_answer = || {
-        server.addresses.iter().for_each(|address| ask(connect(*address)));
-        [&path, &own].into_iter().for_each(|path| ask(UnixStream::connect(path).unwrap()));
+    let arguments = ["--config", config.to_str().unwrap(), "--architecture", "sped"];
+    let mut server = start(&site, give(), 2, &arguments);
+    let all_answer = |server: &Server| {
+        server.addresses().iter().for_each(|address| gets_index(Client::connect(*address)));
+        [&path, &own].iter().for_each(|path| gets_index(Client::connect_to_path(path)));
     };
-    all_answer();
+    all_answer(&server);
     for _ in 0..2 {
-        let reloaded = server.reload();
-        assert_eq!(reloaded.code, Some(0), "{reloaded:?} {}", read_stderr(&folder));
-        all_answer();
+        server.asks("reload", 0);
+        all_answer(&server);
     }
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
-    assert!(!text(&environment).contains("LISTEN_"), "{}", text(&environment));
+    let environment = fs::read(format!("/proc/{}/environ", server.pid())).unwrap();
+    let environment = String::from_utf8(environment).unwrap();
+    assert!(!environment.contains("LISTEN_"), "{environment}");
     // Connections to a socket without a listener would wait for ever.
     say(&["127.0.0.1:0", &own_place, &given]);
-    assert_ne!(server.reload().code, Some(0));
-    assert!(read_stderr(&folder).contains(&format!("has given a socket at {tcp_place}")));
-    all_answer();
+    server.asks("reload", 1);
+    assert!(said(&site, &server).contains(&format!("has given a socket at {tcp_place}")));
+    all_answer(&server);
     // A client prolongs the drain: sockets that the server opened itself are closed.
-    let mut held = connect(address);
-    held.write_all(b"GET / HTTP/1.1\r\n").unwrap();
-    eventually("it is taken", || accepted(&server) > 0);
-    server.signal("TERM");
-    eventually("it listens still", || TcpStream::connect(bound).is_err());
-    let waits = (connect(address), UnixStream::connect(&path).unwrap());
-    ask(Rest(held));
-    assert_eq!(end(server, "CONT"), Some(0), "{}", read_stderr(&folder));
-    assert!(Path::new(&path).exists() && !Path::new(&own).exists());
+    let mut held = Client::connect(address);
+    held.send("GET / HTTP/1.1\r\n");
+    server.reaches("connections_open", 1);
+    server.signal(Signal::TERM);
+    soon(|| TcpStream::connect(server.address()).is_err());
+    let waits = (Client::connect(address), Client::connect_to_path(&path));
+    held.send("Host: a\r\nConnection: close\r\n\r\n");
+    is_index(&held.answer("GET"));
+    drop(held);
+    let status = server.exit_within(PATIENCE);
+    assert!(status.is_some_and(|status| status.success()), "{}", said(&site, &server));
+    assert!(path.exists() && !own.exists());
     say(&[&tcp_place, &given]);
-    let _next = start(&folder, give(), 2, &arguments);
-    ask(waits.0);
-    ask(waits.1);
-}
-
-/// Number of open connections.
-fn accepted(server: &Server) -> u64 {
-    let top = run(&["top", "--json", "--pid", &server.pid().to_string()]);
-    let top: serde_json::Value = serde_json::from_str(&top.stdout).unwrap();
-    top["total"]["gauges"]["connections_open"].as_u64().unwrap()
-}
-
-/// A connection whose request line has been sent.
-struct Rest(TcpStream);
-
-impl Read for Rest {
-    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
-        self.0.read(bytes)
-    }
-}
-
-impl Write for Rest {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let line = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        self.0.write_all(&bytes[line..]).map(|()| bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush()
-    }
+    let _next = start(&site, give(), 1, &arguments);
+    gets_index(waits.0);
+    gets_index(waits.1);
 }
 
 pub(crate) fn what_cannot_be_used_is_refused_with_what_to_do() {
     let check = |given: Vec<OwnedFd>, arguments: &[&str], expect: &[&str]| {
-        let folder = Folder::new();
-        let mut server = start(&folder, given, 0, arguments);
-        eventually("it serves", || server.child.try_wait().unwrap().is_some());
-        assert_eq!(server.child.wait().unwrap().code(), Some(1), "{}", read_stderr(&folder));
-        for part in expect {
-            assert!(read_stderr(&folder).contains(part), "{part}: {}", read_stderr(&folder));
-        }
+        let site = site();
+        let mut server = start(&site, given, 0, arguments);
+        let status = server.exit_within(PATIENCE).expect("it serves");
+        assert_eq!(status.code(), Some(1), "{}", said(&site, &server));
+        let has_all = |said: &String| expect.iter().all(|part| said.contains(part));
+        comes_to(|| said(&site, &server), has_all);
     };
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap().to_string();
@@ -241,26 +173,14 @@ pub(crate) fn systemd_gives_a_socket_when_a_client_comes() {
     if Command::new(activate).arg("--version").stdout(Stdio::null()).status().is_err() {
         return skip("needs systemd-socket-activate");
     }
-    let folder = Folder::new();
-    let path = folder.path("socket");
-    let said = fs::File::create(folder.path("said")).unwrap();
-    let child = Command::new(activate)
-        .args(["--listen", &path, "--fdname", "site"])
-        .arg(program())
-        .args(["serve", &folder.path("www")])
-        .args(["--architecture", "sped"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(said)
-        .spawn()
-        .unwrap();
-    let server = Server { child, addresses: Vec::new() };
-    eventually("nobody listens", || {
-        UnixStream::connect(&path).is_ok_and(|it| {
-            ask(it);
-            true
-        })
-    });
-    assert_eq!(end(server, "TERM"), Some(0));
-    assert!(Path::new(&path).exists(), "it is not the server's");
+    let site = site();
+    let path = site.beside("socket");
+    let words =
+        format!("exec {activate} --listen '{}' --fdname site \"$0\" \"$@\"", path.display());
+    let launch = Launch::for_program(&program()).arg(site.root_text()).after(words);
+    let mut server = launch.arg("--architecture").arg("sped").start();
+    soon(|| UnixStream::connect(&path).is_ok());
+    gets_index(Client::connect_to_path(&path));
+    assert!(server.end(Signal::TERM).success());
+    assert!(path.exists(), "it is not the server's");
 }

@@ -6,26 +6,16 @@ mod children;
 mod given;
 mod sockets;
 
-use crate::folder;
-use crate::harness::{Said, children, collect, program, run};
+use crate::harness::status_of;
+use crate::prelude::*;
 use crate::runner::{Tests, cases};
+use crate::slow_disk::evict;
 use regatta_sys::{Resident, StaticFile, by_mincore};
-use regatta_testkit::{certificates::Authority, skips::skip, waits::until};
-use rustix::fs::{Advice, fadvise};
-use std::{
-    ffi::OsStr,
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
-    os::unix::{fs::PermissionsExt, process::CommandExt},
-    path::Path,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+use std::os::unix::{
+    net::{UnixListener, UnixStream},
+    process::CommandExt,
 };
-
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+use std::process::{Command, Stdio};
 
 /// Tests of the modules of this one.
 pub(crate) const TESTS: Tests = cases! {
@@ -57,542 +47,316 @@ pub(crate) const TESTS: Tests = cases! {
         a_reload_does_not_write_the_number_of_the_server_again;
 };
 
-/// A directory that is removed at the end.
-struct Folder(folder::Folder);
-
-impl Folder {
-    fn new() -> Self {
-        let folder = folder::Folder::new("master");
-        fs::create_dir_all(folder.join("www")).unwrap();
-        fs::write(folder.join("www/index.html"), "hello\n").unwrap();
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
+/// A site with an index.
+fn site() -> Site {
+    Site::with(&[("index.html", "hello\n")])
 }
 
-/// A program that listens; killed at the end if it still runs.
-struct Server {
-    child: Child,
-    addresses: Vec<SocketAddr>,
+/// A server with one worker: it is certain which one dies.
+fn launch(site: &Site) -> Launch {
+    Launch::new(&Variant::plain("sped"), &site.root())
 }
 
-impl Server {
-    fn start(addresses: usize, arguments: &[&str]) -> Self {
-        Self::start_program(program(), addresses, arguments)
-    }
-
-    fn start_program(program: impl AsRef<OsStr>, addresses: usize, arguments: &[&str]) -> Self {
-        Self::spawn(Command::new(program).args(arguments), addresses)
-    }
-
-    /// Runs a command that prints this many addresses.
-    fn spawn(command: &mut Command, addresses: usize) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let addresses = (0..addresses)
-            .map(|_| {
-                let line = lines.next().expect("a line for each address").unwrap();
-                line.strip_prefix("listening on http://").expect(&line).parse().unwrap()
-            })
-            .collect();
-        // From here on its output is not read.
-        Self { child, addresses }
-    }
-
-    fn serve(folder: &Folder, more: &[&str]) -> Self {
-        let root = folder.path("www");
-        // One worker, so that it is certain which one dies.
-        let first = ["serve", &root, "--listen", "127.0.0.1:0", "--architecture", "sped"];
-        Self::start(1, &[&first, more].concat())
-    }
-
-    fn signal(&self, name: &str) {
-        signal(self.pid(), name);
-    }
-
-    fn worker(&self) -> u32 {
-        let mut worker = None;
-        eventually("no worker", || {
-            worker = children(self.pid()).first().copied();
-            worker.is_some()
-        });
-        worker.unwrap()
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.addresses[0]).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
-    }
-
-    /// A connection over which a part of a request has arrived.
-    fn half_asked(&self) -> TcpStream {
-        let mut stream = self.connect();
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n").unwrap();
-        thread::sleep(Duration::from_millis(100));
-        stream
-    }
-
-    fn get(&self) -> String {
-        get(self.connect())
-    }
-
-    fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Runs `regatta reload` for the server.
-    fn reload(&self) -> Said {
-        run(&["reload", "--pid", &self.pid().to_string()])
-    }
-
-    /// Ends the server by a signal, in order, and returns its standard error.
-    #[track_caller]
-    fn ends(self, signal: &str) -> String {
-        self.signal(signal);
-        let (code, said, _) = self.end();
-        assert_eq!(code, Some(0), "{said}");
-        said
-    }
-
-    /// Waits for the end. Returns the exit code, the standard error, and the duration.
-    fn end(mut self) -> (Option<i32>, String, Duration) {
-        let start = Instant::now();
-        // Read meanwhile: a server that fills the pipe would wait.
-        let said = collect(self.child.stderr.take().unwrap());
-        eventually("it does not end", || self.child.try_wait().unwrap().is_some());
-        let took = start.elapsed();
-        let said = said.recv_timeout(PATIENCE).expect("its standard error ends");
-        (self.child.wait().unwrap().code(), said, took)
-    }
+/// The same with these settings, running.
+fn start(site: &Site, settings: &[&str]) -> Server {
+    launch(site).sets(settings).start()
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A path to listen at, as options name it.
+fn place(path: &Path) -> String {
+    format!("unix:{}", path.display())
 }
 
-fn signal(pid: u32, name: &str) {
-    let kill = format!("kill -{name} {pid}");
-    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-}
-
-/// True if the process has ended, reaped or not.
-fn is_gone(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat"))
-        .map_or(true, |stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))
-}
-
-/// Waits until this is so, and fails for the given reason if it never is.
+/// Fails unless an answer is the index.
 #[track_caller]
-fn eventually(reason: &str, is_so: impl FnMut() -> bool) {
-    until(PATIENCE, reason, is_so);
+fn is_index(answer: &Answer) {
+    let found = (answer.status, &*answer.reason, &*answer.body);
+    assert_eq!(found, (200, "OK", &b"hello\n"[..]), "{answer:?}");
 }
 
-/// Asks for the index over a connection, and returns the answer.
-fn get(mut stream: impl Read + Write) -> String {
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
+/// Fails unless a client gets the index.
+#[track_caller]
+fn gets_index(mut client: Client) {
+    is_index(&client.get("/"));
 }
 
-fn text(bytes: &[u8]) -> &str {
-    str::from_utf8(bytes).unwrap()
+/// A client, a part of whose head has arrived.
+fn half_asked(server: &Server) -> Client {
+    let client = server.asked("GET / HTTP/1.1\r\nHost: a\r\n");
+    thread::sleep(Duration::from_millis(100));
+    client
+}
+
+/// The first child of the master that is none of these, once there is one.
+#[track_caller]
+fn child(server: &Server, but: &[u32]) -> u32 {
+    let found = || children(server.pid()).into_iter().find(|pid| !but.contains(pid));
+    comes_to(found, Option::is_some).expect("it was found")
 }
 
 pub(crate) fn it_says_where_it_listens_serves_and_leaves_nothing_behind() {
-    let folder = Folder::new();
-    let pid_file = folder.path("pid");
-    let set = format!("server.pid_file={pid_file}");
-    let root = folder.path("www");
-    let listen = ["--listen", "127.0.0.1:0", "--listen", "127.0.0.2:0"];
-    let server = Server::start(2, &[&["serve", &root, "--set", &set][..], &listen].concat());
-    assert_eq!(server.addresses[1].ip().to_string(), "127.0.0.2");
-    assert!(server.get().starts_with("HTTP/1.1 200 OK\r\n"));
-    let pid = server.pid();
-    assert_eq!(fs::read_to_string(&pid_file).unwrap(), format!("{pid}\n"));
-    let worker = server.worker();
-    server.ends("TERM");
-    assert!(!Path::new(&pid_file).exists());
-    assert!(is_gone(worker));
+    let site = site();
+    let file = site.beside("pid");
+    let mut server = launch(&site).listen("127.0.0.2:0").set_path("server.pid_file", &file).start();
+    assert_eq!(server.addresses()[1].ip().to_string(), "127.0.0.2");
+    gets_index(server.connect());
+    assert_eq!(fs::read_to_string(&file).unwrap(), format!("{}\n", server.pid()));
+    let worker = worker(&server);
+    assert!(server.end(Signal::TERM).success());
+    assert!(!file.exists() && !alive(worker));
 }
 
+/// The parent may ignore the signals of its children, and that setting is inherited.
 pub(crate) fn a_worker_that_dies_is_replaced_at_once() {
-    let folder = Folder::new();
-    let server = Server::serve(&folder, &[]);
-    let first = server.worker();
-    signal(first, "KILL");
-    let start = Instant::now();
-    assert!(server.get().ends_with("hello\n"));
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-    assert_ne!(server.worker(), first);
-    let said = server.ends("TERM");
-    let expect = format!("worker 0 (process {first}) was killed by signal 9; replaced in 0 ms");
-    assert!(said.contains(&expect), "{said}");
+    for before in ["true", "trap '' CHLD"] {
+        let site = site();
+        let mut server = launch(&site).after(before).start();
+        let first = worker(&server);
+        kill(first, Signal::KILL);
+        let begin = Instant::now();
+        gets_index(server.connect());
+        assert!(begin.elapsed() < Duration::from_secs(2), "{before}: {:?}", begin.elapsed());
+        assert_ne!(worker(&server), first);
+        assert!(server.end(Signal::TERM).success(), "{before}");
+        let killed = format!("worker 0 (process {first}) was killed by signal 9; replaced in 0 ms");
+        server.says(&killed);
+    }
 }
 
 pub(crate) fn draining_lets_exchanges_finish_within_its_time() {
-    let folder = Folder::new();
-    let server = Server::serve(&folder, &[]);
-    let mut stream = server.half_asked();
-    server.signal("TERM");
+    let site = site();
+    let mut server = start(&site, &[]);
+    let mut client = half_asked(&server);
+    server.signal(Signal::TERM);
     thread::sleep(Duration::from_millis(100));
-    stream.write_all(b"\r\n").unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).unwrap();
-    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("hello\n"));
-    drop(stream);
-    let (code, _, took) = server.end();
-    assert_eq!(code, Some(0));
-    assert!(took < Duration::from_secs(6), "{took:?}");
+    client.send("\r\n");
+    is_index(&client.answer("GET"));
+    drop(client);
+    let status = server.exit_within(Duration::from_secs(6));
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
 }
 
 pub(crate) fn draining_ends_when_its_time_is_over() {
-    let folder = Folder::new();
-    let server = Server::serve(&folder, &["--set", "server.drain_ms_max=300"]);
-    let _stream = server.half_asked();
-    server.signal("INT");
-    let (code, _, took) = server.end();
-    assert_eq!(code, Some(0));
+    let site = site();
+    let mut server = start(&site, &["server.drain_ms_max=300"]);
+    let _client = half_asked(&server);
+    let begin = Instant::now();
+    assert!(server.end(Signal::INT).success());
+    let took = begin.elapsed();
     assert!(took >= Duration::from_millis(290) && took < Duration::from_secs(5), "{took:?}");
 }
 
 pub(crate) fn a_second_signal_or_a_quit_ends_at_once() {
-    for signals in [&["INT", "INT"][..], &["TERM", "TERM"], &["QUIT"]] {
-        let folder = Folder::new();
-        let server = Server::serve(&folder, &[]);
-        let _stream = server.half_asked();
-        let worker = server.worker();
-        for name in signals {
-            server.signal(name);
+    use Signal as S;
+    for signals in [&[S::INT, S::INT][..], &[S::TERM, S::TERM], &[S::QUIT]] {
+        let site = site();
+        let mut server = start(&site, &[]);
+        let _client = half_asked(&server);
+        let worker = worker(&server);
+        for signal in signals {
+            server.signal(*signal);
             // Two at the same time would count as one.
             thread::sleep(Duration::from_millis(300));
         }
-        let (code, _, took) = server.end();
-        assert_eq!(code, Some(0));
-        assert!(took < Duration::from_secs(4), "{took:?}");
-        assert!(is_gone(worker));
+        let status = server.exit_within(Duration::from_secs(4));
+        assert!(status.is_some_and(|status| status.success()), "{status:?}");
+        assert!(!alive(worker));
     }
-}
-
-/// The parent may ignore the signals of its children, and that setting is inherited.
-pub(crate) fn it_hears_of_its_workers_whatever_started_it() {
-    let folder = Folder::new();
-    let (program, root) = (program(), folder.path("www"));
-    let served = format!("trap '' CHLD; exec {} serve {root}", program.display());
-    let line = format!("{served} --listen 127.0.0.1:0 --architecture sped");
-    let server = Server::start_program("sh", 1, &["-c", &line]);
-    let worker = server.worker();
-    signal(worker, "KILL");
-    eventually("it is not replaced", || server.worker() != worker);
-    assert!(server.get().ends_with("hello\n"));
-    server.ends("QUIT");
 }
 
 pub(crate) fn a_worker_that_hangs_is_killed_at_the_end() {
-    let folder = Folder::new();
-    let server = Server::serve(&folder, &["--set", "server.drain_ms_max=0"]);
-    let worker = server.worker();
-    signal(worker, "STOP");
-    let said = server.ends("TERM");
-    assert!(said.contains("worker 0 did not end in time: killed"), "{said}");
-    assert!(is_gone(worker));
+    let site = site();
+    let mut server = start(&site, &["server.drain_ms_max=0"]);
+    let worker = worker(&server);
+    halt(worker);
+    assert!(server.end(Signal::TERM).success());
+    server.says("worker 0 did not end in time: killed");
+    assert!(!alive(worker));
 }
 
 pub(crate) fn a_worker_that_says_nothing_is_named() {
-    let folder = Folder::new();
-    let log = folder.path("error.log");
-    let server = Server::serve(&folder, &["--set", &format!("log.error={log}")]);
-    let worker = server.worker();
-    let says = |part: &str| eventually(part, || fs::read_to_string(&log).unwrap().contains(part));
-    assert!(server.get().ends_with("hello\n"));
-    signal(worker, "STOP");
-    says(&format!("worker 0 (process {worker}) has not answered for "));
-    signal(worker, "CONT");
-    says(&format!("worker 0 (process {worker}) answers again after "));
-    assert!(server.get().ends_with("hello\n"));
+    let site = site();
+    let server = start(&site, &[]);
+    let worker = worker(&server);
+    gets_index(server.connect());
+    halt(worker);
+    server.says(&format!("worker 0 (process {worker}) has not answered for "));
+    kill(worker, Signal::CONT);
+    server.says(&format!("worker 0 (process {worker}) answers again after "));
+    gets_index(server.connect());
 }
 
-pub(crate) fn workers_do_not_outlive_their_master() {
-    let folder = Folder::new();
-    let mut server = Server::serve(&folder, &[]);
-    let worker = server.worker();
-    assert!(server.get().ends_with("hello\n"));
-    server.child.kill().unwrap();
-    eventually("it outlives its master", || is_gone(worker));
-}
+/// Arguments of setpriv(1) that start the program as a user without rights.
+const AS_NOBODY: &str = "--reuid=65534 --regid=65534 --clear-groups \"$0\" \"$@\"";
 
-pub(crate) fn started_by_root_it_serves_as_nobody() {
-    let ours = fs::read_to_string("/proc/self/status").unwrap();
-    if !ours.contains("\nUid:\t0\t") {
-        return skip("needs root");
+/// Whether another user may run the program here. Reports it if not.
+fn may_run_as_nobody() -> bool {
+    let mut version = Command::new(program());
+    version.arg("--version").uid(65_534).stdout(Stdio::null());
+    let may = version.status().is_ok_and(|status| status.success());
+    if !may {
+        skip("needs root, and a program that all users may run");
     }
-    let folder = Folder::new();
-    let server = Server::serve(&folder, &["--set", "limits.idle_ms_max=1s"]);
-    assert!(server.get().ends_with("hello\n"));
-    let status = fs::read_to_string(format!("/proc/{}/status", server.worker())).unwrap();
-    let uid = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
-    assert!(!uid.split_whitespace().skip(1).any(|number| number == "0"), "{uid}");
-    assert!(status.contains("\nCapEff:\t0000000000000000\n"), "{status}");
+    may
 }
 
 /// The right to read all files serves for keys of certificates, and not for clients, whatever
 /// `server.sandbox` says.
 pub(crate) fn the_right_to_read_all_files_stays_with_the_master() {
-    let folder = Folder::new();
-    let mut version = Command::new(program());
-    version.arg("--version").uid(65_534).stdout(Stdio::null());
-    if !version.status().is_ok_and(|status| status.success()) {
-        return skip("needs root, and a program that all users may run");
+    if !may_run_as_nobody() {
+        return;
     }
-    let certificate = Authority::new().issue(&["a.test"]).write(&folder.0, "");
-    let (root, secret) = (folder.path("www"), folder.path("www/secret.txt"));
-    fs::write(&secret, "secret\n").unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let site = site();
+    site.put("secret.txt", "secret\n");
+    site.mode("secret.txt", 0o600);
     // As the packaged unit does it.
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    command.args(["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]);
-    command.arg(program()).args(["serve", &root, "--architecture", "sped"]);
-    command.args(["--listen", "127.0.0.1:0", "--set", "tls.listen=127.0.0.1:0"]);
-    command.args(["--set", "server.sandbox=off"]);
-    command.arg("--set").arg(format!("tls.certificate={certificate}"));
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let [clear, sealed] = [(); 2].map(|()| lines.next().expect("an address").unwrap());
-    let address = clear.strip_prefix("listening on http://").expect(&clear).parse().unwrap();
+    let rights = "--inh-caps=+dac_read_search --ambient-caps=+dac_read_search";
+    let launch = launch(&site).after(format!("exec setpriv {rights} {AS_NOBODY}"));
+    let launch = launch.sets(&["server.sandbox=off", "tls.listen=127.0.0.1:0"]);
+    let server = launch.set(format!("tls.certificate={}", identity().certificate)).start();
+    let sealed = server.stdout_line(PATIENCE).expect("an address");
     assert!(sealed.starts_with("listening on https://"), "{sealed}");
-    let server = Server { child, addresses: vec![address] };
-    assert!(server.get().ends_with("hello\n"));
-    let mut stream = server.connect();
-    stream.write_all(b"GET /secret.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    assert!(text.starts_with("HTTP/1.1 403 "), "{text}");
-    let rights = |pid: u32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:\t"));
-        line.expect("Linux has it").to_owned()
-    };
-    assert_eq!(rights(server.pid()), "0000000000000004");
-    assert_eq!(rights(server.worker()), "0000000000000000");
+    gets_index(server.connect());
+    server.connect().get("/secret.txt").expect(403);
+    assert_eq!(status_of(server.pid(), "CapPrm"), "0000000000000004");
+    assert_eq!(status_of(worker(&server), "CapPrm"), "0000000000000000");
 }
 
 pub(crate) fn a_simulated_disk_is_told_and_waited_for_by_who_may_know() {
-    let folder = Folder::new();
-    let root = folder.path("www");
-    let ours = fs::read_to_string("/proc/self/status").unwrap();
-    if ours.contains("\nUid:\t0\t") {
-        let refused = run(&["check", &root, "--set", "lab.disk_heads=1"]);
-        assert_eq!(refused.code, Some(2));
-        let said = refused.stderr;
-        assert!(said.contains("lab.disk_heads: the kernel tells only the owner"), "{said}");
+    let site = site();
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        let said = ends_with(2, &["check", &site.root_text(), "--set", "lab.disk_heads=1"]);
+        said.names(&["lab.disk_heads: the kernel tells only the owner"]);
     }
-    let sets = ["--user", "root", "--set", "lab.disk_heads=1", "--set", "lab.disk_seek_us=300 ms"];
-    let server = Server::serve(&folder, &sets);
-    let file = fs::File::open(folder.path("www/index.html")).unwrap();
-    file.sync_all().unwrap();
-    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    let launch = launch(&site).arg("--user").arg("root");
+    let mut server = launch.sets(&["lab.disk_heads=1", "lab.disk_seek_us=300 ms"]).start();
+    evict(&site, "index.html", 0);
+    let file = File::open(site.path("index.html")).unwrap();
     // Not every file system forgets a file.
     let forgets = by_mincore(&StaticFile::adopt(file.into()).unwrap(), 0, 1) == Resident::No;
-    let start = Instant::now();
-    assert!(server.get().ends_with("hello\n"));
+    let begin = Instant::now();
+    gets_index(server.connect());
     if !forgets {
         skip("needs a file system that lets go of its files");
     }
-    assert!(!forgets || start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
-    let said = server.ends("TERM");
-    if ours.contains("\nUid:\t0\t") {
-        assert!(said.contains("warning[serves-as-root]: serving as root: "), "{said}");
+    assert!(!forgets || begin.elapsed() >= Duration::from_millis(300), "{:?}", begin.elapsed());
+    assert!(server.end(Signal::TERM).success());
+    if is_root {
+        server.says("warning[serves-as-root]: serving as root: ");
     }
-    assert!(said.contains("the disk is simulated in process: lab.disk_heads = 1,"), "{said}");
+    server.says("the disk is simulated in process: lab.disk_heads = 1,");
 }
 
 pub(crate) fn logs_are_opened_anew() {
-    let folder = Folder::new();
-    let log = folder.path("access.log");
-    let server = Server::serve(&folder, &["--set", &format!("log.access={log}")]);
-    let _ = server.get();
-    fs::rename(&log, folder.path("access.1")).unwrap();
-    server.signal("USR1");
-    eventually("no new log", || Path::new(&log).exists());
+    let site = site();
+    let [log, old] = ["access.log", "access.1"].map(|name| site.beside(name));
+    let mut server = launch(&site).log(&log).start();
+    gets_index(server.connect());
+    fs::rename(&log, &old).unwrap();
+    server.signal(Signal::USR1);
+    soon(|| log.exists());
     // The worker has the log open once it has passed its bell.
     thread::sleep(Duration::from_millis(200));
-    let _ = server.get();
-    server.ends("TERM");
-    for name in ["access.log", "access.1"] {
-        let lines = fs::read_to_string(folder.path(name)).unwrap();
-        assert_eq!(lines.matches("\"GET / HTTP/1.1\" 200").count(), 1, "{name}: {lines}");
+    gets_index(server.connect());
+    assert!(server.end(Signal::TERM).success());
+    for path in [log, old] {
+        let lines = fs::read_to_string(&path).unwrap();
+        assert_eq!(lines.matches("\"GET / HTTP/1.1\" 200").count(), 1, "{path:?}: {lines}");
     }
 }
 
 /// The serving user may have planted anything in its own folder of logs: root follows none of it.
 pub(crate) fn a_hostile_folder_of_logs_gains_nothing() {
-    let folder = Folder::new();
-    let (theirs, logs) = (folder.path("root-s"), folder.path("logs"));
+    let site = site();
+    let (theirs, logs) = (site.beside("root-s"), site.beside("logs"));
     fs::write(&theirs, "root's\n").unwrap();
     fs::create_dir(&logs).unwrap();
     if std::os::unix::fs::chown(&logs, Some(65_534), Some(65_534)).is_err() {
         return skip("needs root");
     }
-    let (root, log) = (folder.path("www"), folder.path("logs/x.log"));
+    let (root, log) = (site.root_text(), logs.join("x.log"));
+    let shown = log.display().to_string();
     let untouched = || fs::read_to_string(&theirs).unwrap() == "root's\n";
     for key in ["log.access", "log.error"] {
-        let set = format!("{key}={log}");
-        let command = ["serve", &root, "--listen", "127.0.0.1:0", "--set", &set];
-        let refuses = |part: &str| {
-            for verb in ["serve", "check"] {
-                let output = run(&[&[verb], &command[1..]].concat());
-                let said = output.stderr;
-                assert_eq!(output.code, Some(2), "{said}");
-                assert!(said.contains(&log) && said.contains(part), "{said}");
+        let set = format!("{key}={shown}");
+        let refuse = |verbs: &[&str], part: &str| {
+            for verb in verbs {
+                let said = ends_with(2, &[*verb, &root, "--listen", "127.0.0.1:0", "--set", &set]);
+                said.names(&[&shown, part]);
                 assert!(untouched(), "{key}");
             }
+            fs::remove_file(&log).unwrap();
         };
-        std::os::unix::fs::symlink(&theirs, &log).unwrap();
-        refuses("symbolic links are not followed");
-        fs::remove_file(&log).unwrap();
+        symlink(&theirs, &log).unwrap();
+        refuse(&["serve", "check"], "symbolic links are not followed");
         fs::hard_link(&theirs, &log).unwrap();
-        refuses("a hard link");
-        fs::remove_file(&log).unwrap();
+        refuse(&["serve", "check"], "a hard link");
         // Root's own file, which workers may not open, is not passed on to them either.
         fs::write(&log, "").unwrap();
-        let output = run(&command);
-        assert_eq!(output.code, Some(2));
-        let said = output.stderr;
-        assert!(said.contains(&format!("`chown nobody {log}`")), "{said}");
-        fs::remove_file(&log).unwrap();
+        refuse(&["serve"], &format!("`chown nobody {shown}`"));
     }
-    let set = format!("log.access={log}");
-    let server = Server::serve(&folder, &["--set", &set]);
-    let _ = server.get();
+    let mut server = launch(&site).log(&log).start();
+    gets_index(server.connect());
     fs::remove_file(&log).unwrap();
-    std::os::unix::fs::symlink(&theirs, &log).unwrap();
-    server.signal("USR1");
+    symlink(&theirs, &log).unwrap();
+    server.signal(Signal::USR1);
     thread::sleep(Duration::from_millis(200));
-    signal(server.worker(), "KILL");
-    let _ = server.get();
-    let said = server.ends("TERM");
-    let expect =
-        format!("still logging to the old file: log.access: cannot open {log} for appending: ");
-    assert!(said.contains(&expect), "{said}");
-    assert!(said.contains("lines are dropped until SIGUSR1"), "{said}");
+    kill(worker(&server), Signal::KILL);
+    gets_index(server.connect());
+    assert!(server.end(Signal::TERM).success());
+    let fault = format!("log.access: cannot open {shown} for appending: ");
+    server.says(&format!("still logging to the old file: {fault}"));
+    server.says("lines are dropped until SIGUSR1");
     assert!(untouched());
 }
 
 /// Root has more than its own servers to choose from.
 pub(crate) fn top_of_root_counts_the_servers_of_other_users() {
-    let folder = Folder::new();
-    let args = ["serve", &folder.path("www"), "--listen", "127.0.0.1:0"];
-    let Ok(mut child) = Command::new(program())
-        .args(args)
-        .uid(65_534)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-    else {
-        return skip("needs root");
-    };
-    let _ = BufReader::new(child.stdout.take().unwrap()).lines().next();
-    let server = Server { child, addresses: Vec::new() };
-    let pid = server.pid().to_string();
-    let top = |more: &[&str]| run(&[&["top", "--once", "--interval", "0"], more].concat());
-    let unasked = top(&[]);
+    if !may_run_as_nobody() {
+        return;
+    }
+    let site = site();
+    let launch = Launch::new(&Variant::plain("symped"), &site.root());
+    let server = launch.after(format!("exec setpriv {AS_NOBODY}")).start();
+    let pid = server.pid();
+    let unasked = run(&["top", "--once", "--interval", "0"]);
     // Alone it is shown. If others run, it is in their list.
-    let (shown, listed) = (&unasked.stdout, &unasked.stderr);
-    assert!(shown.contains(&pid) || listed.contains(&format!("--pid {pid} ")), "{unasked:?}");
-    let asked = top(&["--pid", &pid]);
-    assert!(asked.stdout.starts_with(&format!("symped {pid} ")), "{asked:?}");
+    let is_listed = unasked.stderr.contains(&format!("--pid {pid} "));
+    assert!(is_listed || unasked.stdout.contains(&pid.to_string()), "{unasked:?}");
+    let asked = server.page(&[]);
+    assert!(asked.starts_with(&format!("symped {pid} ")), "{asked}");
 }
 
 pub(crate) fn nobody_needs_to_read_what_it_prints() {
-    let folder = Folder::new();
-    let mut server = Server::serve(&folder, &["--set", "log.access=-"]);
-    drop(server.child.stderr.take());
+    let site = site();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut server = launch(&site).set("log.access=-").stderr(writer.into()).start();
+    drop(reader);
     for _ in 0..3 {
-        assert!(server.get().ends_with("hello\n"));
-        signal(server.worker(), "KILL");
+        gets_index(server.connect());
+        kill(child(&server, &[]), Signal::KILL);
     }
-    assert!(server.get().ends_with("hello\n"));
-    server.signal("TERM");
-    eventually("it does not end", || server.child.try_wait().unwrap().is_some());
-    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    gets_index(server.connect());
+    assert!(server.end(Signal::TERM).success());
 }
 
 pub(crate) fn all_problems_are_listed_and_nothing_is_started() {
-    let folder = Folder::new();
-    let config = folder.path("r.toml");
-    fs::write(&config, "[limits]\nidel_ms_max = 1\n[server]\nroot = \"nowhere\"\n").unwrap();
-    let pid = format!("server.pid_file={}", folder.path("pid"));
+    let site = Site::new();
+    let text = "[limits]\nidel_ms_max = 1\n[server]\nroot = \"nowhere\"\n";
+    let (config, pid) = (site.configure(text).display().to_string(), site.beside("pid"));
+    let set = format!("server.pid_file={}", pid.display());
     for command in ["serve", "check"] {
-        let output =
-            run(&[command, "--config", &config, "--listen", "80", "--set", "x.y=1", "--set", &pid]);
-        assert_eq!(output.code, Some(2));
-        assert_eq!(output.stdout, "");
-        let said = output.stderr;
-        for expect in [
-            "r.toml:2:1: unknown option limits.idel_ms_max\n  hint: did you mean limits.idle",
-            "r.toml:4:8: server.root: there is no \"nowhere\"",
+        let args = ["--config", &config, "--listen", "80", "--set", "x.y=1", "--set", &set];
+        let said = ends_with(2, &[&[command], &args[..]].concat());
+        assert_eq!(said.stdout, "");
+        said.names(&[
+            "regatta.toml:2:1: unknown option limits.idel_ms_max\n  hint: did you mean limits.idle",
+            "regatta.toml:4:8: server.root: there is no \"nowhere\"",
             "--listen: server.listen: \"80\": an address has a host and a port",
             "--set x.y=1: unknown option x.y",
             "4 problems; nothing has been started",
-        ] {
-            assert!(said.contains(expect), "{command}: {said}");
-        }
-        assert!(!Path::new(&folder.path("pid")).exists());
+        ]);
+        assert!(!pid.exists());
     }
-    let root = folder.path("www");
-    assert_eq!(run(&["check", &root]).code, Some(0));
-    assert_eq!(run(&["serve", "--frobnicate"]).code, Some(2));
-}
-
-pub(crate) fn an_address_that_is_taken_is_a_failure() {
-    let folder = Folder::new();
-    let server = Server::serve(&folder, &[]);
-    let root = folder.path("www");
-    let output = run(&["serve", &root, "--listen", &server.addresses[0].to_string()]);
-    assert_eq!(output.code, Some(1));
-    assert!(output.stderr.contains("another process has it"));
-    assert_eq!(output.stdout, "");
-}
-
-pub(crate) fn a_printed_configuration_is_one() {
-    let folder = Folder::new();
-    let sets = ["--set", "limits.idle_ms_max=3 s", "--set", "content.index=a.html,b.html"];
-    let first = run(&[&["serve", "--print-config"][..], &sets].concat());
-    assert_eq!(first.code, Some(0));
-    assert!(first.stdout.contains("\nidle_ms_max = 3000\n"));
-    let config = folder.path("r.toml");
-    fs::write(&config, &first.stdout).unwrap();
-    let again = run(&["serve", "--config", &config, "--print-config"]);
-    assert_eq!(again.stdout, first.stdout);
-}
-
-pub(crate) fn explanations_and_lists() {
-    let folder = Folder::new();
-    let root = folder.path("www");
-    let output = run(&["explain", "GET", "/", "-H", "accept-encoding: br", &root]);
-    let said = output.stdout;
-    for expect in ["\"index.html\"", "a file of 6 bytes\n", "\n\nHTTP/1.1 200 OK\n"] {
-        assert!(said.contains(expect), "{said}");
-    }
-    let forwarded = ["--set", "server.forwarded=x-forwarded-for", "--set", "server.trusted=unix:"];
-    let named = ["--from", "unix:", "-H", "X-Forwarded-For: 192.0.2.7"];
-    let asks = ["explain", "GET", "/", &root, "--set", "limits.client_rate=5"];
-    let output = run(&[&asks[..], &forwarded, &named].concat());
-    let expect = "client: 192.0.2.7, as X-Forwarded-For says; unix: is trusted\n\
-                  limits: limits.client_rate = 5\nrequest: ";
-    assert!(output.stdout.starts_with(expect), "{output:?}");
-    let output = run(&["explain", "GET", "/", "--from", "nobody", &root]);
-    assert_eq!(output.code, Some(2));
-    assert!(output.stderr.contains("as in 192.0.2.7, or unix:"), "{output:?}");
-    assert!(run(&["architectures"]).stdout.contains("\n  sped "));
-    assert!(run(&["architectures", "--json"]).stdout.contains("\"name\": \"sped\""));
 }
