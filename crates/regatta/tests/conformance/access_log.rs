@@ -1,21 +1,20 @@
 //! The access log: one true line for each request, which no client can forge.
 
+use crate::changes::{SHRINKS, shrunk};
 use crate::prelude::*;
-use crate::reload::succeed;
-use std::fs;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
-/// A server that logs in this format, and its log.
-fn start(variant: &Variant, site: &Site, format: &str) -> (Server, PathBuf) {
+/// A server that logs in this format, and its log, which is next to the root of the site.
+pub(crate) fn start(variant: &Variant, format: &str) -> (Site, PathBuf, Server) {
+    let site = Site::new();
     let log = site.beside("access.log");
-    let launch = Launch::new(variant, common()).log(&log);
-    (launch.set(format!("log.format={format}")).start(), log)
+    let launch = Launch::new(variant, common()).log(&log).set(format!("log.format={format}"));
+    (site, log, launch.start())
 }
 
 /// Ends the server, which must write its buffered lines, and reads the lines of its log.
-fn lines(mut server: Server, log: &PathBuf, count: usize) -> Vec<String> {
+fn lines(mut server: Server, log: &Path, count: usize) -> Vec<String> {
     server.end(Signal::TERM);
     let text = fs::read_to_string(log).unwrap_or_default();
     assert!(text.is_empty() || text.ends_with('\n'), "a partial line: {text:?}");
@@ -24,9 +23,14 @@ fn lines(mut server: Server, log: &PathBuf, count: usize) -> Vec<String> {
     lines
 }
 
+/// The same for lines in JSON.
+pub(crate) fn values(server: Server, log: &Path, count: usize) -> Vec<Value> {
+    let lines = lines(server, log, count);
+    lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
 pub(crate) fn common_format(variant: &Variant) {
-    let site = Site::new();
-    let (server, log) = start(variant, &site, "common");
+    let (_site, log, server) = start(variant, "common");
     let mut client = server.connect();
     client.get("/small.txt?a=b").expect(200);
     client.get("/missing.txt").expect(404);
@@ -57,8 +61,7 @@ fn year() -> String {
 }
 
 pub(crate) fn combined_format(variant: &Variant) {
-    let site = Site::new();
-    let (server, log) = start(variant, &site, "combined");
+    let (_site, log, server) = start(variant, "combined");
     let fields = [("Referer", "http://from.test/x"), ("User-Agent", "Tester/1.0 (a; b)")];
     let mut client = server.connect();
     client.ask("GET", "/small.txt", &fields).expect(200);
@@ -89,8 +92,7 @@ const FORGERIES: [&str; 8] = [
 
 pub(crate) fn no_forgery(variant: &Variant) {
     for format in ["common", "combined", "json"] {
-        let site = Site::new();
-        let (server, log) = start(variant, &site, format);
+        let (_site, log, server) = start(variant, format);
         let mut client = server.connect();
         for value in FORGERIES {
             client.ask("GET", "/small.txt", &[("User-Agent", value), ("Referer", value)]);
@@ -102,7 +104,7 @@ pub(crate) fn no_forgery(variant: &Variant) {
             let plain = line.bytes().all(|b| matches!(b, b' '..=b'~'));
             assert!(plain || format == "json", "raw bytes in {line:?}");
             if format == "json" {
-                let value: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+                let value: Value = serde_json::from_str(&line).expect("JSON");
                 assert!(value.is_object(), "{line}");
             }
             if format == "combined" {
@@ -124,18 +126,15 @@ fn quotes(line: &str) -> usize {
 }
 
 pub(crate) fn json_format(variant: &Variant) {
-    let site = Site::new();
-    let (server, log) = start(variant, &site, "json");
+    let (_site, log, server) = start(variant, "json");
     let mut client = server.connect();
     client.ask("GET", "/small.txt?x=y", &[("User-Agent", "Te\"st\\er/1.0")]).expect(200);
     client.ask("DELETE", "/small.txt", &[("Content-Length", "0")]).expect(405);
     drop(client);
-    let lines = lines(server, &log, 2);
-    let values: Vec<serde_json::Value> =
-        lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let has = |of: usize, wanted: serde_json::Value| {
+    let values = values(server, &log, 2);
+    let has = |of: usize, wanted: Value| {
         let object = values[of].as_object().expect("an object");
-        assert!(object.values().any(|value| *value == wanted), "no {wanted} in {}", lines[of]);
+        assert!(object.values().any(|value| *value == wanted), "no {wanted} in {object:?}");
     };
     // docs/logging.md: bytes that need an escape are \xHH, in JSON too.
     let agent = "Te\\x22st\\x5Cer/1.0";
@@ -148,15 +147,11 @@ pub(crate) fn json_format(variant: &Variant) {
 
 /// Bad requests are logged too, and a torn transfer is not logged as a whole one.
 pub(crate) fn failures_are_logged(variant: &Variant) {
-    let site = Site::new();
-    let (server, log) = start(variant, &site, "json");
+    let (_site, log, server) = start(variant, "json");
     let mut client = server.asked("GET /small.txt HTTP/1.1\r\nBad Field: x\r\n\r\n");
     client.answer("GET").expect(400);
     drop(client);
-    let mut torn = server.connect_narrow();
-    torn.send(request("GET", "/sparse.bin", &[]));
-    torn.take(10_000);
-    torn.abort();
+    server.tear("/sparse.bin");
     server.has_open(0);
     // Each worker writes its own lines: two connections have no order.
     let lines = lines(server, &log, 2);
@@ -183,17 +178,14 @@ pub(crate) fn refusals_are_logged_with_their_reason(variant: &Variant) {
     let mut expected = vec![(200, None)];
     server.connect().get("/small.txt").expect(200);
     for (bytes, status, reason) in REFUSED {
-        let mut client = server.asked(bytes);
-        let answer = client.answer("GET").expect(status);
+        let answer = server.asked(bytes).answer("GET").expect(status);
         let tells = String::from_utf8_lossy(&answer.body).contains("speaks HTTP, not HTTPS");
-        assert_eq!(tells, reason == "tls", "{}", answer.brief());
+        assert_eq!(tells, reason == "tls", "{answer:?}");
         expected.push((u64::from(status), Some(reason.to_owned())));
     }
     // Each worker writes its own lines: connections have no order.
-    let lines = lines(server, &log, expected.len());
     let mut found = Vec::new();
-    for line in &lines {
-        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    for line in values(server, &log, expected.len()) {
         let reason = line.get("refused").expect("always there").as_str().map(str::to_owned);
         found.push((line["status"].as_u64().expect("a number"), reason));
     }
@@ -204,31 +196,23 @@ pub(crate) fn refusals_are_logged_with_their_reason(variant: &Variant) {
 
 /// A file that shrinks while it is sent ends its connection, and is counted and logged as such.
 pub(crate) fn a_file_that_shrinks_is_logged(variant: &Variant) {
-    const LEN: u64 = 64 << 20;
     let site = Site::new();
-    site.resize("big.bin", LEN);
     let log = site.beside("access.log");
-    let launch = Launch::new(variant, &site.root()).log(&log);
-    let server = launch.sets(&["log.format=json", "cache.body_bytes_max=65536"]).start();
-    let mut slow = server.slow_reader("/big.bin");
-    slow.take(20_000);
-    site.resize("big.bin", 10);
+    let launch = Launch::new(variant, &site.root()).log(&log).set("log.format=json");
+    let (server, mut slow) = shrunk(&site, launch);
     slow.drain();
     server.counts("closed_truncated", 1);
-    let lines = lines(server, &log, 1);
-    let line: serde_json::Value = serde_json::from_str(&lines[0]).expect("JSON");
+    let line = &values(server, &log, 1)[0];
     assert_eq!((&line["outcome"], &line["status"]), (&"truncated".into(), &200.into()), "{line}");
-    assert!(line["body_sent_bytes"].as_u64().is_some_and(|sent| sent < LEN), "{line}");
-    assert_eq!(line["body_bytes"], LEN, "{line}");
+    assert!(line["body_sent_bytes"].as_u64().is_some_and(|sent| sent < SHRINKS), "{line}");
+    assert_eq!(line["body_bytes"], SHRINKS, "{line}");
 }
 
 /// Lines do not wait for the end of the server: a second is enough (docs/logging.md).
 pub(crate) fn lines_are_written_in_time(variant: &Variant) {
-    let site = Site::new();
-    let (server, log) = start(variant, &site, "common");
+    let (_site, log, server) = start(variant, "common");
     server.connect().get("/small.txt").expect(200);
-    let written = || fs::read_to_string(&log).is_ok_and(|text| text.contains("/small.txt"));
-    assert!(eventually(PATIENCE, written), "not after {PATIENCE:?}");
+    soon(|| fs::read_to_string(&log).is_ok_and(|text| text.contains("/small.txt")));
 }
 
 /// A log that takes no more lines stops no request; lost lines are counted and reported once.
@@ -265,11 +249,8 @@ pub(crate) fn a_socket_that_nobody_reads_stops_nobody() {
     let mut client = server.connect();
     // Several times the room of a socket.
     let target = format!("/small.txt?{}", "x".repeat(1500));
-    for _ in 0..2000 {
-        client.get(&target).expect(200);
-    }
-    let dropped = || server.count("log_dropped");
-    assert!(eventually(PATIENCE, || dropped() > 0), "it all went in");
+    client.repeat(2000, &target);
+    server.reaches("log_dropped", 1);
     drop(client);
     server.end(Signal::TERM);
     reader.set_read_timeout(Some(PATIENCE)).expect("a time");
@@ -286,18 +267,16 @@ pub(crate) fn a_socket_that_nobody_reads_stops_nobody() {
 /// Requests after a reload that turns the log off appear neither there nor on standard error.
 pub(crate) fn nothing_is_logged_when_off(variant: &Variant) {
     let site = Site::new();
-    let (log, config) = (site.beside("access.log"), site.beside("regatta.toml"));
-    let write = |access: &str| {
-        fs::write(&config, format!("[log]\naccess = {access:?}\n")).expect("a file");
-    };
-    write(log.to_str().expect("our paths are text"));
+    let log = site.beside("access.log");
+    let write = |access: &str| site.configure(format!("[log]\naccess = {access:?}\n"));
+    let config = write(log.to_str().expect("our paths are text"));
     let server = Launch::new(variant, common()).config(&config).start();
     server.connect().get("/small.txt?before").expect(200);
     write("off");
     succeed(&server, "reload");
     server.connect().get("/small.txt?after").expect(200);
     // The thread that reads its messages may lag behind.
-    std::thread::sleep(Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     let said = server.stderr();
     assert!(!said.contains("/small.txt"), "{said}");
     let lines = lines(server, &log, 1);
@@ -305,8 +284,7 @@ pub(crate) fn nothing_is_logged_when_off(variant: &Variant) {
 }
 
 pub(crate) fn lines_stay_whole(variant: &Variant) {
-    let site = Site::new();
-    let (server, log) = start(variant, &site, "common");
+    let (_site, log, server) = start(variant, "common");
     let mut clients = server.clients(20);
     for round in 0..10 {
         for (i, client) in clients.iter_mut().enumerate() {

@@ -1,36 +1,21 @@
 //! Files that change while they are served: each answer is whole, and soon the new version.
 
 use crate::prelude::*;
-use crate::shared::{Stop, descriptors};
-use crate::site::{SECRET, set_modified};
+use crate::shared::Stop;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use std::fs::{self, File};
-use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-fn start(variant: &Variant, site: &Site) -> Server {
-    let launch = Launch::new(variant, &site.root());
-    launch.set("cache.revalidate_ms=50").set("cache.negative_ms=50").start()
-}
+/// Settings under which a change is soon noticed.
+const QUICK: [&str; 2] = ["cache.revalidate_ms=50", "cache.negative_ms=50"];
 
-/// The same, with bodies in memory as by default, whatever the architecture has there.
-fn start_with_files(variant: &Variant, site: &Site) -> Server {
-    let launch = Launch::new(variant, &site.root()).set("cache.body_bytes_max=65536");
-    launch.set("cache.revalidate_ms=50").set("cache.negative_ms=50").start()
+fn start(variant: &Variant, site: &Site) -> Server {
+    Launch::new(variant, &site.root()).sets(&QUICK).start()
 }
 
 /// Asks until an answer is as wanted; reads every answer strictly.
 fn until(server: &Server, target: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
     let mut client = server.connect();
-    let mut last = client.get(target);
-    eventually(PATIENCE, || {
-        if !wanted(&last) {
-            last = client.get(target);
-        }
-        wanted(&last)
-    });
-    assert!(wanted(&last), "never as wanted: {}", last.brief());
-    last
+    comes_to(|| client.get(target), wanted)
 }
 
 pub(crate) fn replaced(variant: &Variant) {
@@ -45,7 +30,7 @@ pub(crate) fn replaced(variant: &Variant) {
     let fields = [("If-None-Match", old.must("ETag"))];
     // Each process asks the file system itself, when it is time.
     let ask = || server.connect().ask("GET", "/file.txt", &fields);
-    assert!(eventually(PATIENCE, || ask().body == b"the new text"), "the old tag still matches");
+    comes_to(ask, |answer| answer.body == b"the new text");
 }
 
 pub(crate) fn written_in_place(variant: &Variant) {
@@ -97,15 +82,14 @@ pub(crate) fn a_file_becomes_a_folder(variant: &Variant) {
 pub(crate) fn siblings_come_and_go(variant: &Variant) {
     let site = Site::with(&[("page.html", "identity")]);
     let server = start(variant, &site);
-    let coded = |client: &mut Client| {
-        client.ask("GET", "/page.html", &[("Accept-Encoding", "gzip")]).expect(200)
-    };
     let mut client = server.connect();
-    assert_eq!(coded(&mut client).body, b"identity");
+    let mut coded =
+        || client.ask("GET", "/page.html", &[("Accept-Encoding", "gzip")]).expect(200).body;
+    assert_eq!(coded(), b"identity");
     site.put("page.html.gz", "coded");
-    assert!(eventually(PATIENCE, || coded(&mut client).body == b"coded"), "never coded");
+    comes_to(&mut coded, |body| body == b"coded");
     fs::remove_file(site.path("page.html.gz")).expect("a file");
-    assert!(eventually(PATIENCE, || coded(&mut client).body == b"identity"), "never back");
+    comes_to(coded, |body| body == b"identity");
 }
 
 pub(crate) fn without_a_cache_at_once(variant: &Variant) {
@@ -126,11 +110,11 @@ pub(crate) fn no_race_out_of_the_root(variant: &Variant) {
     let site = Site::with(&[("folder/secret.txt", "harmless"), ("small.txt", "small\n")]);
     fs::create_dir(site.beside("outside")).expect("a folder");
     fs::write(site.beside("outside/secret.txt"), SECRET).expect("a file");
-    symlink("../outside", site.path("other")).expect("a link");
+    site.link("other", "../outside");
     let launch = Launch::new(variant, &site.root());
     let server = launch.set("cache.enabled=false").set("content.symlinks=true").start();
     let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let _stop = Stop(&over);
         scope.spawn(|| {
             let (one, two) = (site.path("folder"), site.path("other"));
@@ -144,9 +128,9 @@ pub(crate) fn no_race_out_of_the_root(variant: &Variant) {
             let mut client = server.connect();
             for _ in 0..600 {
                 let answer = client.get("/folder/secret.txt");
-                assert!(matches!(answer.status, 200 | 403 | 404 | 503), "{}", answer.brief());
+                assert!(matches!(answer.status, 200 | 403 | 404 | 503), "{answer:?}");
                 let harmless = answer.status != 200 || answer.body == b"harmless";
-                assert!(harmless, "{}", answer.brief());
+                assert!(harmless, "{answer:?}");
                 served += u32::from(answer.status == 200);
                 asked += 1;
             }
@@ -167,7 +151,7 @@ pub(crate) fn replaced_again_and_again(variant: &Variant) {
     for i in 1..30 {
         site.put("new.tmp", version(i));
         fs::rename(site.path("new.tmp"), site.path("file.txt")).expect("a rename");
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
         let answer = client.get("/file.txt").expect(200);
         let letter = answer.body[0];
         let seen = usize::from(letter - b'a');
@@ -177,23 +161,31 @@ pub(crate) fn replaced_again_and_again(variant: &Variant) {
     }
 }
 
-/// A file that shrinks while it is sent: the connection ends, nothing is padded, nothing spins.
-pub(crate) fn shrunk_while_sent(variant: &Variant) {
-    const LEN: u64 = 64 << 20;
-    let site = Site::new();
-    site.resize("big.bin", LEN);
-    site.put("small.txt", "small\n");
-    let server = start_with_files(variant, &site);
+/// Length of a file that shrinks.
+pub(crate) const SHRINKS: u64 = 64 << 20;
+
+/// A server that sends a file of [`SHRINKS`] bytes, and a client that has received 20,000 of them.
+/// Now the file has 10 bytes.
+pub(crate) fn shrunk(site: &Site, launch: Launch) -> (Server, Client) {
+    site.resize("big.bin", SHRINKS);
+    let server = launch.set("cache.body_bytes_max=65536").start();
     let mut slow = server.connect_narrow();
-    slow.send(request("GET", "/big.bin", &[]));
+    slow.send(get("/big.bin"));
     let head = slow.head_only().expect(200);
-    assert_eq!(head.must("Content-Length"), LEN.to_string());
+    assert_eq!(head.must("Content-Length"), SHRINKS.to_string());
     slow.take(20_000);
     site.resize("big.bin", 10);
+    (server, slow)
+}
+
+/// A file that shrinks while it is sent: the connection ends, nothing is padded, nothing spins.
+pub(crate) fn shrunk_while_sent(variant: &Variant) {
+    let site = Site::with(&[("small.txt", "small\n")]);
+    let (server, mut slow) = shrunk(&site, Launch::new(variant, &site.root()).sets(&QUICK));
     let before = server.cpu();
     let received = 20_000 + slow.drain();
-    assert!(received < LEN, "padded to {received}");
-    std::thread::sleep(Duration::from_millis(300));
+    assert!(received < SHRINKS, "padded to {received}");
+    thread::sleep(Duration::from_millis(300));
     let used = server.cpu() - before;
     assert!(used < Duration::from_millis(250), "{used:?} of processor time after the end");
     assert_eq!(server.connect().get("/small.txt").expect(200).body, b"small\n");
@@ -203,9 +195,7 @@ pub(crate) fn shrunk_while_sent(variant: &Variant) {
 /// A file known without its body, and shorter before that is read, is answered as it is now.
 pub(crate) fn shrunk_before_it_is_read(variant: &Variant) {
     let site = Site::with(&[("file.txt", "a text that is cut here: and this goes")]);
-    let launch = Launch::new(variant, &site.root());
-    let server = launch.set("cache.revalidate_ms=60000").start();
-    let mut client = server.connect();
+    let mut client = serve_root(variant, &site.root(), &["cache.revalidate_ms=60000"]).client();
     client.ask("HEAD", "/file.txt", &[]).expect(200);
     site.resize("file.txt", 23);
     assert_eq!(client.get("/file.txt").expect(200).body, b"a text that is cut here");
@@ -216,7 +206,9 @@ pub(crate) fn shrunk_between_requests(variant: &Variant) {
     for len in [5000_u64, 200_000] {
         let site = Site::new();
         site.put("file.bin", vec![b'x'; usize::try_from(len).expect("small")]);
-        let server = start_with_files(variant, &site);
+        // Bodies in memory as by default, whatever the architecture has there.
+        let launch = Launch::new(variant, &site.root()).sets(&QUICK);
+        let server = launch.set("cache.body_bytes_max=65536").start();
         server.connect().get("/file.bin").expect(200);
         site.resize("file.bin", 100);
         // A body in memory may still be the old one; one sent from its file is the current one.
@@ -225,7 +217,7 @@ pub(crate) fn shrunk_between_requests(variant: &Variant) {
         let received = client.drain();
         assert_eq!(received, promised);
         assert!(len == 5000 || received == 100, "{received}");
-        std::thread::sleep(Duration::from_millis(200));
+        thread::sleep(Duration::from_millis(200));
         until(&server, "/file.bin", |a| a.body == [b'x'; 100]);
     }
 }
@@ -233,9 +225,8 @@ pub(crate) fn shrunk_between_requests(variant: &Variant) {
 /// A file that grows while it is sent: the promised length, no more.
 pub(crate) fn grown_while_sent(variant: &Variant) {
     const LEN: u64 = 8 << 20;
-    let site = Site::new();
+    let site = Site::with(&[("small.txt", "small\n")]);
     site.resize("big.bin", LEN);
-    site.put("small.txt", "small\n");
     let server = start(variant, &site);
     let mut slow = server.connect_narrow();
     slow.send([get("/big.bin"), get("/small.txt")].concat());
@@ -263,12 +254,10 @@ pub(crate) fn leased_by_another(variant: &Variant) {
     site.put("big.bin", vec![b'x'; 200_000]);
     let server = start(variant, &site);
     server.connect().get("/big.bin").expect(200);
-    let file = File::options().write(true).open(site.path("leased.txt")).expect("a file");
-    regatta_sys::hook::denied::lease(&file).expect("a lease");
-    let mut client = server.asked(request("GET", "/leased.txt", &[]));
-    assert!(client.silent_for(Duration::from_millis(200)), "there is something to wait for");
+    let lease = site.lease("leased.txt");
+    let mut client = server.waiting_client("/leased.txt", "there is something to wait for");
     server.connect().get("/big.bin").expect(200);
-    drop(file);
+    drop(lease);
     assert_eq!(client.answer("GET").expect(200).body, b"mine");
     assert_eq!(server.count("cache_evictions"), 0);
 }
@@ -284,10 +273,8 @@ pub(crate) fn deleted_files_are_closed(variant: &Variant) {
         names.iter().for_each(|name| drop(client.get(&format!("/{name}")).expect(200)));
     }
     fs::remove_dir_all(site.path("old")).expect("a folder");
-    let deleted = || {
-        let open = server.processes().into_iter().flat_map(|pid| descriptors(pid).into_values());
-        open.filter(|link| link.to_string_lossy().ends_with(".bin (deleted)")).count()
-    };
+    let open = || server.processes().into_iter().flat_map(|pid| descriptors(pid).into_values());
+    let is_deleted = |link: &PathBuf| link.to_string_lossy().ends_with(".bin (deleted)");
     // Each loop checks at least once a second.
-    assert!(eventually(PATIENCE, || deleted() == 0), "{} are open", deleted());
+    comes_to(|| open().filter(is_deleted).count(), |deleted| *deleted == 0);
 }

@@ -1,16 +1,11 @@
 //! TLS itself: versions, names and tickets, the beginning and the end of a connection, and clients
 //! that others have written.
 
+use crate::changes::{SHRINKS, shrunk};
 use crate::folder::Folder;
-use crate::identity::{NAME, identity};
 use crate::prelude::*;
-use crate::reload::succeed;
-use regatta_testkit::skips::skip;
 use regatta_testkit::tls::{TlsClient, TlsOffer, TlsStream, VERSION_12, VERSION_13};
-use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Start of a message by which a client begins, with the header of its record.
@@ -20,19 +15,19 @@ const HELLO_START: &[u8] = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03";
 const SHORT: &str = "tls.handshake_ms_max=1500";
 
 /// A connection without a handshake.
-fn raw(server: &Server) -> TcpStream {
+pub(crate) fn raw(server: &Server) -> TcpStream {
     let socket = TcpStream::connect_timeout(&server.address(), PATIENCE).expect("connects");
     socket.set_read_timeout(Some(PATIENCE)).expect("a time");
     socket
 }
 
 /// A client with these settings.
-fn offering(offer: TlsOffer<'_>) -> TlsClient {
+pub(crate) fn offering(offer: TlsOffer<'_>) -> TlsClient {
     TlsClient::new(&identity().authority, offer)
 }
 
 /// Connects, and shakes hands for the certificate of `name`.
-fn shake(server: &Server, client: &TlsClient, name: &str) -> std::io::Result<TlsStream> {
+pub(crate) fn shake(server: &Server, client: &TlsClient, name: &str) -> std::io::Result<TlsStream> {
     let stream = client.connect(raw(server), name);
     stream.shake_hands()?;
     Ok(stream)
@@ -64,8 +59,7 @@ pub(crate) fn tls_on_an_address_in_the_clear_gets_400(variant: &Variant) {
     let mut client = Client::connect(server.clear_address());
     client.send(HELLO_START);
     let answer = client.answer("GET").expect(400);
-    let said = String::from_utf8_lossy(&answer.body);
-    assert!(said.contains("speaks HTTP, not HTTPS"), "{}", answer.brief());
+    assert!(answer.text().contains("speaks HTTP, not HTTPS"), "{answer:?}");
     drop(client);
     Client::connect(server.clear_address()).get("/small.txt").expect(200);
     server.connect().get("/small.txt").expect(200);
@@ -75,18 +69,14 @@ pub(crate) fn tls_on_an_address_in_the_clear_gets_400(variant: &Variant) {
 pub(crate) fn bodies_are_exact(variant: &Variant) {
     const BODIES: [usize; 3] = [4 << 10, 200_000, 5 << 20];
     let site = Site::new();
-    for len in BODIES {
-        site.put(&format!("{len}.bin"), pattern(len, len));
-    }
+    BODIES.iter().for_each(|len| site.put(&format!("{len}.bin"), pattern(*len, *len)));
     let server = Launch::new(variant, &site.root()).start();
     let mut client = server.connect();
     for len in BODIES.into_iter().chain(BODIES) {
-        let answer = client.get(&format!("/{len}.bin")).expect(200);
-        assert!(answer.body == pattern(len, len), "{}", answer.brief());
+        client.get(&format!("/{len}.bin")).expect(200).has(&pattern(len, len));
     }
-    let range = [("Range", "bytes=70001-")];
-    let answer = client.ask("GET", "/200000.bin", &range).expect(206);
-    assert!(answer.body == pattern(200_000, 200_000)[70_001..], "{}", answer.brief());
+    let part = client.ask("GET", "/200000.bin", &[("Range", "bytes=70001-")]).expect(206);
+    part.has(&pattern(200_000, 200_000)[70_001..]);
 }
 
 /// The closing alert precedes the end of the stream. The client accepts nothing else.
@@ -96,7 +86,7 @@ pub(crate) fn the_end_is_a_closing_alert(variant: &Variant) {
     for size in [0, 4096, 5 << 20] {
         let mut client = server.connect();
         let answer = client.ask("GET", &format!("/size-{size}.bin"), &close).expect(200);
-        assert!(answer.closes() && answer.body == sized(size), "{}", answer.brief());
+        assert!(answer.closes() && answer.body == sized(size), "{answer:?}");
         client.finish();
     }
     for (text, status) in [("GET /small.txt HTTP/1.0\r\n\r\n", 200), ("BAD\r\n\r\n", 400)] {
@@ -251,9 +241,8 @@ fn all_resume(server: &Server, client: &TlsClient, when: &str) {
 pub(crate) fn tickets_resume_sessions(variant: &Variant) {
     let server = start(variant);
     for version in [VERSION_12, VERSION_13] {
-        let versions = [version];
-        let offer = TlsOffer { versions: &versions, resumes: true, ..TlsOffer::default() };
-        let client = offering(offer);
+        let versions = &[version];
+        let client = offering(TlsOffer { versions, resumes: true, ..TlsOffer::default() });
         assert!(!resumes(&server, &client), "there is nothing to resume");
         all_resume(&server, &client, "of the first workers");
         server.kill_workers();
@@ -288,17 +277,11 @@ pub(crate) fn server_randoms_differ(variant: &Variant) {
 
 /// The client notices that the file is not whole, even if it did not know its length.
 pub(crate) fn a_file_that_shrinks_has_no_closing_alert(variant: &Variant) {
-    const LEN: u64 = 64 << 20;
     let site = Site::new();
-    site.resize("big.bin", LEN);
-    let launch = Launch::new(variant, &site.root()).set("cache.body_bytes_max=65536");
-    let server = launch.start();
-    let mut slow = server.slow_reader("/big.bin");
-    slow.take(20_000);
-    site.resize("big.bin", 10);
+    let (server, mut slow) = shrunk(&site, Launch::new(variant, &site.root()));
     let (rest, in_order) = slow.rest_and_end();
-    assert!(LEN > 20_000 + rest.len() as u64, "padded to {} bytes", rest.len());
-    assert!(!in_order, "a closing alert after {} bytes of {LEN}", rest.len());
+    assert!(SHRINKS > 20_000 + rest.len() as u64, "padded to {} bytes", rest.len());
+    assert!(!in_order, "a closing alert after {} bytes of {SHRINKS}", rest.len());
     server.counts("closed_truncated", 1);
 }
 
@@ -318,16 +301,15 @@ pub(crate) fn an_altered_record_ends_the_connection(variant: &Variant) {
 pub(crate) fn a_proxy_is_in_front(variant: &Variant) {
     let site = Site::new();
     let log = site.beside("access.log");
-    let launch = Launch::new(variant, common()).log(&log).set("log.format=json");
-    let launch = launch.sets(&["server.proxy_protocol=true", "server.trusted=127.0.0.1"]);
-    let server = launch.start();
+    let proxy = ["server.proxy_protocol=true", "server.trusted=127.0.0.1", "log.format=json"];
+    let server = Launch::new(variant, common()).log(&log).sets(&proxy).start();
     let mut socket = raw(&server);
     socket.write_all(b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 443\r\n").expect("it is read");
     let mut client = Client::sealed(identity().client.connect(socket, NAME));
     client.get("/small.txt").expect(200);
     drop(client);
-    let said = || std::fs::read_to_string(&log).unwrap_or_default();
-    soon(|| said().contains("\"peer\":\"192.0.2.7\""));
+    let peer = "\"peer\":\"192.0.2.7\"";
+    soon(|| fs::read_to_string(&log).is_ok_and(|text| text.contains(peer)));
 }
 
 /// Runs a program with this input, and returns its output; `None` if the program is missing, which
@@ -348,10 +330,8 @@ pub(crate) fn output_of(program: &str, args: &[&str], input: &[u8]) -> Option<St
     let _ = stdin.write_all(input);
     drop(stdin);
     let output = child.wait_with_output().expect("our child");
-    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| {
-        let text = String::from_utf8_lossy(&text);
-        text.into_owned()
-    });
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
     assert!(output.status.success(), "{program} {args:?}: {stdout}\n{stderr}");
     Some(stdout)
 }
@@ -400,6 +380,6 @@ pub(crate) fn curl_is_served(variant: &Variant) {
         if output_of("curl", &args, b"").is_none() {
             return;
         }
-        assert!(std::fs::read(&to).expect("a body") == sized(SIZE), "{version:?}");
+        assert!(fs::read(&to).expect("a body") == sized(SIZE), "{version:?}");
     }
 }

@@ -2,57 +2,10 @@
 //! except what belongs to the protocol.
 
 use super::{connect, whole};
-use crate::prelude::{Answer, Client, Field, Launch, SIZES, Server, Signal, Site, Variant, common};
-use crate::prelude::{request, soon};
+use crate::access_log;
+use crate::equality::{Asked, corpus};
+use crate::prelude::*;
 use regatta_testkit::http2::Http2Client;
-use serde_json::Value;
-use std::path::Path;
-
-/// A request, with names of fields in lower case.
-#[derive(Debug)]
-struct Asked {
-    method: &'static str,
-    target: String,
-    fields: Vec<Field<'static>>,
-}
-
-/// Requests of every kind that both protocols can express.
-fn corpus() -> Vec<Asked> {
-    let mut corpus = Vec::new();
-    let mut add = |method, target: &str, fields: &[Field<'static>]| {
-        corpus.push(Asked { method, target: target.to_owned(), fields: fields.to_vec() });
-    };
-    let targets = "/ /sub /sub/ /missing /.env /empty/ /%zz /link-in.txt /types/none \
-                   /types/file.svg /app.3f2a9c1b4d5e6f70.js /epoch.txt /caf%C3%A9.txt /sub?a=b";
-    for target in targets.split(' ') {
-        add("GET", target, &[]);
-        add("HEAD", target, &[]);
-    }
-    for size in SIZES {
-        let target = format!("/size-{size}.bin");
-        add("GET", &target, &[]);
-        add("GET", &target, &[("range", "bytes=1-4095")]);
-    }
-    for field in [
-        ("accept-encoding", "br"),
-        ("accept-encoding", "gzip;q=0.5, zstd;q=0.7"),
-        ("if-none-match", "*"),
-        ("if-match", "\"x\""),
-        ("if-modified-since", crate::site::MODIFIED),
-        ("if-unmodified-since", "Mon, 13 Nov 2023 22:13:20 GMT"),
-        ("range", "bytes=-3"),
-        ("range", "bytes=900-"),
-        ("origin", "https://other.test"),
-        ("user-agent", "Tester/1.0 (\"a\"; b)"),
-        ("referer", "https://from.test/x"),
-    ] {
-        add("GET", "/page.html", &[field]);
-    }
-    for method in ["POST", "OPTIONS", "BREW", "TRACE", "DELETE"] {
-        add(method, "/small.txt", &[("content-length", "0")]);
-    }
-    corpus
-}
 
 /// Fields that say how a connection continues, and the time of the response.
 const OF_THE_MOMENT: [&str; 3] = ["connection", "keep-alive", "date"];
@@ -118,31 +71,20 @@ pub(crate) fn answers_do_not_depend_on_the_protocol(variant: &Variant) {
 const OF_THE_CONNECTION: [&str; 8] =
     ["time", "port", "version", "sent_bytes", "duration_ms", "keep_alive", "alpn", "suite"];
 
-/// Lines of a log, in any order, without what belongs to the connection.
-fn lines(log: &Path, count: usize) -> Vec<String> {
-    let read = || std::fs::read_to_string(log).unwrap_or_default();
-    soon(|| read().lines().count() >= count);
-    let text = read();
-    let comparable = |line: &str| {
-        let mut line: Value = serde_json::from_str(line).expect("JSON");
+/// Lines of a server's log about the corpus, in any order, without what belongs to the connection.
+fn logged(variant: &Variant, ask: impl FnOnce(&Server, &[Asked])) -> Vec<String> {
+    let (_site, log, server) = access_log::start(variant, "json");
+    let corpus = corpus();
+    ask(&server, &corpus);
+    let comparable = |mut line: Value| {
         let members = line.as_object_mut().expect("an object");
         members.retain(|name, _| !OF_THE_CONNECTION.contains(&name.as_str()));
         line.to_string()
     };
-    let mut lines: Vec<String> = text.lines().map(comparable).collect();
+    let lines = access_log::values(server, &log, corpus.len()).into_iter();
+    let mut lines: Vec<String> = lines.map(comparable).collect();
     lines.sort();
-    assert_eq!(lines.len(), count, "{lines:#?}");
     lines
-}
-
-/// Lines of a server's log about the corpus.
-fn logged(variant: &Variant, ask: impl FnOnce(&Server, &[Asked])) -> Vec<String> {
-    let (site, corpus) = (Site::new(), corpus());
-    let log = site.beside("access.log");
-    let mut server = Launch::new(variant, common()).log(&log).set("log.format=json").start();
-    ask(&server, &corpus);
-    server.end(Signal::TERM);
-    lines(&log, corpus.len())
 }
 
 pub(crate) fn log_lines_do_not_depend_on_the_protocol(variant: &Variant) {

@@ -1,10 +1,11 @@
 //! Clients that break rules: some end their stream, others the connection.
 
-use super::{ask, connect, get, whole};
-use crate::prelude::{Field, PATIENCE, Variant, eventually, serve, start};
+use super::{ask, connect, get, is_refused, served, whole};
+use crate::prelude::*;
+use regatta_testkit::http2::kind::*;
 use regatta_testkit::http2::{
     ACK, END_HEADERS, END_STREAM, FRAME_BYTES, Http2Client, PADDED, StreamOutcome, WINDOW_MAX,
-    code, kind, setting,
+    code, setting,
 };
 
 /// Fields that make a request malformed when they follow those of a GET (RFC 9113 §8.2, §8.3).
@@ -41,27 +42,17 @@ const INCOMPLETE: [&[Field<'_>]; 4] = [
     &[(":method", "GET"), (":scheme", "http"), (":authority", "regatta.test"), (":path", "")],
 ];
 
-/// Fails unless a stream is reset, or refused as a bad request.
-#[track_caller]
-fn is_malformed(client: &mut Http2Client, id: u32, what: &[Field<'_>]) {
-    match client.outcome(id) {
-        StreamOutcome::Answered(answer) => assert_eq!(answer.status, 400, "{what:?}"),
-        other => assert_eq!(other, StreamOutcome::Reset(code::PROTOCOL_ERROR), "{what:?}"),
-    }
-}
-
 pub(crate) fn malformed_requests_reset_their_stream(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (_server, mut client) = served(variant);
     let other = client.get("/size-1048577.bin");
     for fields in MALFORMED {
         let id = client.ask("GET", "/small.txt", fields);
-        is_malformed(&mut client, id, fields);
+        is_refused(&mut client, id, &[400], fields);
         get(&mut client, "/small.txt").expect(200);
     }
     for head in INCOMPLETE {
         let id = client.open(head, true);
-        is_malformed(&mut client, id, head);
+        is_refused(&mut client, id, &[400], head);
     }
     whole(&mut client, other).expect(200);
 }
@@ -93,59 +84,51 @@ const WHOLE: u8 = END_HEADERS | END_STREAM;
 
 /// Each connection has asked once, on stream 1.
 const VIOLATIONS: &[Violation] = &[
-    ("DATA of the connection", |c| c.send_frame(kind::DATA, 0, 0, b"x"), PROTOCOL),
-    ("DATA of an idle stream", |c| c.send_frame(kind::DATA, 0, 9, b"x"), CLOSED),
+    ("DATA of the connection", |c| c.send_frame(DATA, 0, 0, b"x"), PROTOCOL),
+    ("DATA of an idle stream", |c| c.send_frame(DATA, 0, 9, b"x"), CLOSED),
     ("padding beyond DATA", bad_padding, PROTOCOL),
-    ("HEADERS of the connection", |c| c.send_frame(kind::HEADERS, WHOLE, 0, BLOCK), PROTOCOL),
-    ("HEADERS of an even stream", |c| c.send_frame(kind::HEADERS, WHOLE, 2, BLOCK), PROTOCOL),
-    ("HEADERS of a stream that is over", |c| c.send_frame(kind::HEADERS, WHOLE, 1, BLOCK), CLOSED),
+    ("HEADERS of the connection", |c| c.send_frame(HEADERS, WHOLE, 0, BLOCK), PROTOCOL),
+    ("HEADERS of an even stream", |c| c.send_frame(HEADERS, WHOLE, 2, BLOCK), PROTOCOL),
+    ("HEADERS of a stream that is over", |c| c.send_frame(HEADERS, WHOLE, 1, BLOCK), CLOSED),
     ("HEADERS of a lower stream", a_lower_stream, CLOSED),
-    (
-        "padding beyond HEADERS",
-        |c| c.send_frame(kind::HEADERS, WHOLE | PADDED, 3, &[9, 0x82]),
-        PROTOCOL,
-    ),
-    ("RST_STREAM of the connection", |c| c.send_frame(kind::RST_STREAM, 0, 0, &[0; 4]), PROTOCOL),
-    ("RST_STREAM of an idle stream", |c| c.send_frame(kind::RST_STREAM, 0, 9, &[0; 4]), PROTOCOL),
-    ("RST_STREAM of 3 bytes", |c| c.send_frame(kind::RST_STREAM, 0, 1, &[0; 3]), SIZE),
-    ("PRIORITY of the connection", |c| c.send_frame(kind::PRIORITY, 0, 0, &[0; 5]), PROTOCOL),
-    ("SETTINGS of a stream", |c| c.send_frame(kind::SETTINGS, 0, 1, &[]), PROTOCOL),
-    ("SETTINGS of 5 bytes", |c| c.send_frame(kind::SETTINGS, 0, 0, &[0; 5]), SIZE),
-    ("SETTINGS that acknowledge", |c| c.send_frame(kind::SETTINGS, ACK, 0, &[0; 6]), SIZE),
+    ("padding beyond HEADERS", |c| c.send_frame(HEADERS, WHOLE | PADDED, 3, &[9, 0x82]), PROTOCOL),
+    ("RST_STREAM of the connection", |c| c.send_frame(RST_STREAM, 0, 0, &[0; 4]), PROTOCOL),
+    ("RST_STREAM of an idle stream", |c| c.send_frame(RST_STREAM, 0, 9, &[0; 4]), PROTOCOL),
+    ("RST_STREAM of 3 bytes", |c| c.send_frame(RST_STREAM, 0, 1, &[0; 3]), SIZE),
+    ("PRIORITY of the connection", |c| c.send_frame(PRIORITY, 0, 0, &[0; 5]), PROTOCOL),
+    ("SETTINGS of a stream", |c| c.send_frame(SETTINGS, 0, 1, &[]), PROTOCOL),
+    ("SETTINGS of 5 bytes", |c| c.send_frame(SETTINGS, 0, 0, &[0; 5]), SIZE),
+    ("SETTINGS that acknowledge", |c| c.send_frame(SETTINGS, ACK, 0, &[0; 6]), SIZE),
     ("a push setting", |c| c.change_settings(&[(setting::ENABLE_PUSH, 2)]), PROTOCOL),
     ("a window setting", window_setting, &[code::FLOW_CONTROL_ERROR]),
     ("short frames", |c| c.change_settings(&[(setting::MAX_FRAME_SIZE, 16_383)]), PROTOCOL),
     ("long frames", |c| c.change_settings(&[(setting::MAX_FRAME_SIZE, 1 << 24)]), PROTOCOL),
-    ("PUSH_PROMISE", |c| c.send_frame(kind::PUSH_PROMISE, 4, 1, &[0, 0, 0, 2, 0x82]), PROTOCOL),
-    ("PING of a stream", |c| c.send_frame(kind::PING, 0, 1, &[0; 8]), PROTOCOL),
-    ("PING of 7 bytes", |c| c.send_frame(kind::PING, 0, 0, &[0; 7]), SIZE),
-    ("GOAWAY of a stream", |c| c.send_frame(kind::GOAWAY, 0, 1, &[0; 8]), PROTOCOL),
-    ("GOAWAY of 7 bytes", |c| c.send_frame(kind::GOAWAY, 0, 0, &[0; 7]), SIZE),
-    ("an increment of 0", |c| c.send_frame(kind::WINDOW_UPDATE, 0, 0, &[0; 4]), PROTOCOL),
-    ("WINDOW_UPDATE of 3 bytes", |c| c.send_frame(kind::WINDOW_UPDATE, 0, 0, &[0; 3]), SIZE),
+    ("PUSH_PROMISE", |c| c.send_frame(PUSH_PROMISE, 4, 1, &[0, 0, 0, 2, 0x82]), PROTOCOL),
+    ("PING of a stream", |c| c.send_frame(PING, 0, 1, &[0; 8]), PROTOCOL),
+    ("PING of 7 bytes", |c| c.send_frame(PING, 0, 0, &[0; 7]), SIZE),
+    ("GOAWAY of a stream", |c| c.send_frame(GOAWAY, 0, 1, &[0; 8]), PROTOCOL),
+    ("GOAWAY of 7 bytes", |c| c.send_frame(GOAWAY, 0, 0, &[0; 7]), SIZE),
+    ("an increment of 0", |c| c.send_frame(WINDOW_UPDATE, 0, 0, &[0; 4]), PROTOCOL),
+    ("WINDOW_UPDATE of 3 bytes", |c| c.send_frame(WINDOW_UPDATE, 0, 0, &[0; 3]), SIZE),
     ("WINDOW_UPDATE of an idle stream", |c| c.open_window(9, 1), PROTOCOL),
-    ("CONTINUATION alone", |c| c.send_frame(kind::CONTINUATION, 4, 3, BLOCK), PROTOCOL),
-    ("PING within fields", ping_within_fields, PROTOCOL),
-    ("CONTINUATION of another stream", other_continuation, PROTOCOL),
-    ("a long frame", |c| c.send_frame(kind::HEADERS, WHOLE, 3, &[0; FRAME_BYTES + 1]), SIZE),
-    ("an unknown frame within fields", unknown_within_fields, PROTOCOL),
-    (
-        "PRIORITY_UPDATE on a stream",
-        |c| c.send_frame(kind::PRIORITY_UPDATE, 0, 1, &[0; 8]),
-        PROTOCOL,
-    ),
+    ("CONTINUATION alone", |c| c.send_frame(CONTINUATION, 4, 3, BLOCK), PROTOCOL),
+    ("PING within fields", |c| within_fields(c, PING, 0, 0, &[0; 8]), PROTOCOL),
+    ("CONTINUATION of another stream", |c| within_fields(c, CONTINUATION, 4, 5, BLOCK), PROTOCOL),
+    ("a long frame", |c| c.send_frame(HEADERS, WHOLE, 3, &[0; FRAME_BYTES + 1]), SIZE),
+    ("an unknown frame within fields", |c| within_fields(c, 0x42, 0, 3, b"x"), PROTOCOL),
+    ("PRIORITY_UPDATE on a stream", |c| c.send_frame(PRIORITY_UPDATE, 0, 1, &[0; 8]), PROTOCOL),
     ("PRIORITY_UPDATE of the connection", |c| c.prioritize(0, "u=1"), PROTOCOL),
-    ("PRIORITY_UPDATE of 3 bytes", |c| c.send_frame(kind::PRIORITY_UPDATE, 0, 0, &[0; 3]), SIZE),
+    ("PRIORITY_UPDATE of 3 bytes", |c| c.send_frame(PRIORITY_UPDATE, 0, 0, &[0; 3]), SIZE),
 ];
 
 fn bad_padding(client: &mut Http2Client) {
     let id = client.open(&client.request("POST", "/small.txt", &[]), false);
-    client.send_frame(kind::DATA, PADDED, id, &[2, b'x']);
+    client.send_frame(DATA, PADDED, id, &[2, b'x']);
 }
 
 fn a_lower_stream(client: &mut Http2Client) {
-    client.send_frame(kind::HEADERS, WHOLE, 9, BLOCK);
-    client.send_frame(kind::HEADERS, WHOLE, 7, BLOCK);
+    client.send_frame(HEADERS, WHOLE, 9, BLOCK);
+    client.send_frame(HEADERS, WHOLE, 7, BLOCK);
     // The response to the ninth is read, too.
     while client.expect_stream(true, false) < 9 {}
 }
@@ -154,19 +137,10 @@ fn window_setting(client: &mut Http2Client) {
     client.change_settings(&[(setting::INITIAL_WINDOW_SIZE, WINDOW_MAX + 1)]);
 }
 
-fn ping_within_fields(client: &mut Http2Client) {
-    client.send_frame(kind::HEADERS, END_STREAM, 3, BLOCK);
-    client.send_frame(kind::PING, 0, 0, &[0; 8]);
-}
-
-fn other_continuation(client: &mut Http2Client) {
-    client.send_frame(kind::HEADERS, END_STREAM, 3, BLOCK);
-    client.send_frame(kind::CONTINUATION, END_HEADERS, 5, BLOCK);
-}
-
-fn unknown_within_fields(client: &mut Http2Client) {
-    client.send_frame(kind::HEADERS, END_STREAM, 3, BLOCK);
-    client.send_frame(0x42, 0, 3, b"x");
+/// Sends a frame where the fields of stream 3 are not whole.
+fn within_fields(client: &mut Http2Client, kind: u8, flags: u8, id: u32, payload: &[u8]) {
+    client.send_frame(HEADERS, END_STREAM, 3, BLOCK);
+    client.send_frame(kind, flags, id, payload);
 }
 
 pub(crate) fn violations_end_the_connection(variant: &Variant) {
@@ -186,8 +160,7 @@ pub(crate) fn violations_end_the_connection(variant: &Variant) {
 
 /// A whole block is decoded, so other streams do not suffer (RFC 9113 §10.5.1).
 pub(crate) fn too_many_fields_are_refused(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (server, mut client) = served(variant);
     let names: Vec<String> = (0..70).map(|number| format!("x-{number}")).collect();
     let many: Vec<Field<'_>> = names.iter().map(|name| (name.as_str(), "y")).collect();
     let long = "x".repeat(3 << 10);
@@ -208,9 +181,9 @@ pub(crate) fn too_many_fields_are_refused(variant: &Variant) {
     // Without an end.
     let block = Http2Client::encode(&client.request("GET", "/small.txt", &[]));
     let id = client.expect_stream(true, false);
-    client.send_frame(kind::HEADERS, END_STREAM, id, &block);
+    client.send_frame(HEADERS, END_STREAM, id, &block);
     for _ in 0..200 {
-        client.send_frame(kind::CONTINUATION, 0, id, &Http2Client::encode(&[("x", long.as_str())]));
+        client.send_frame(CONTINUATION, 0, id, &Http2Client::encode(&[("x", long.as_str())]));
     }
     let end = client.read_end();
     assert!(end.goaway.is_some_and(|code| code != code::NO_ERROR), "{end:?}");
@@ -227,7 +200,7 @@ pub(crate) fn floods_are_ended(variant: &Variant) {
         // The client makes the server reset the stream.
         ("resets by the server", |client| {
             let id = client.get("/sparse.bin");
-            client.send_frame(kind::WINDOW_UPDATE, 0, id, &[0; 4]);
+            client.send_frame(WINDOW_UPDATE, 0, id, &[0; 4]);
         }),
         ("settings", |client| client.change_settings(&[])),
         ("pings", Http2Client::ping),
@@ -251,8 +224,7 @@ pub(crate) fn floods_are_ended(variant: &Variant) {
 
 /// RFC 9113 §4.1, §5.5, §6.5.2: unknown types, flags and settings change nothing.
 pub(crate) fn unknown_frames_are_ignored(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (_server, mut client) = served(variant);
     for (kind, id) in [(0x42, 0), (0x42, 1), (0xff, 101), (10, 0), (12, 0)] {
         client.send_frame(kind, 0xff, id, &[7; 100]);
     }
@@ -260,7 +232,7 @@ pub(crate) fn unknown_frames_are_ignored(variant: &Variant) {
     let block = Http2Client::encode(&client.request("GET", "/small.txt", &[]));
     let id = client.expect_stream(true, false);
     // Flags that HEADERS do not define, and the reserved bit.
-    client.send_frame(kind::HEADERS, WHOLE | 0x52, id | (1 << 31), &block);
+    client.send_frame(HEADERS, WHOLE | 0x52, id | (1 << 31), &block);
     whole(&mut client, id).expect(200);
     ask(&mut client, "HEAD", "/small.txt", &[]).expect(200);
 }

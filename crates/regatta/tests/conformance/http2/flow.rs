@@ -1,7 +1,10 @@
 //! Streams of one connection: many at once, windows, resets, priorities, and odd but legal frames.
 
-use super::{ask, connect, connect_with, get, get_sizes, manual, total, whole};
-use crate::prelude::{SIZES, Variant, pattern, serve, sized, start_with};
+use super::{
+    ask, bodies_are, connect, connect_with, get, get_sizes, manual, served, served_with, total,
+    whole,
+};
+use crate::prelude::*;
 use regatta_testkit::http2::{
     END_HEADERS, END_STREAM, FRAME_BYTES, Http2Client, Http2Settings, PADDED, StreamOutcome,
     WINDOW, WINDOW_MAX, WITH_PRIORITY, code, kind, setting,
@@ -11,29 +14,25 @@ use regatta_testkit::http2::{
 const FIRST: usize = WINDOW as usize;
 
 pub(crate) fn a_hundred_at_once(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (_server, mut client) = served(variant);
     // Some of a window or less, some of more.
     let sizes = SIZES.iter().take(8).cycle().take(100);
     let streams: Vec<(u32, usize)> =
         sizes.map(|size| (client.get(&format!("/size-{size}.bin")), *size)).collect();
     for (id, size) in streams.into_iter().rev() {
-        let answer = whole(&mut client, id).expect(200);
-        assert!(answer.body == sized(size), "{size}: {}", answer.brief());
+        whole(&mut client, id).expect(200).has(sized(size));
     }
 }
 
 pub(crate) fn two_hundred_in_sequence(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (_server, mut client) = served(variant);
     for _ in 0..200 {
         assert_eq!(get(&mut client, "/small.txt").expect(200).body, b"small\n");
     }
 }
 
 pub(crate) fn one_stream_too_many(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect_with(&server, manual(0));
+    let (_server, mut client) = served_with(variant, manual(0));
     client.sync();
     let most = client.server_setting(setting::MAX_CONCURRENT_STREAMS).expect("a limit");
     assert!((1..=1000).contains(&most), "{most}");
@@ -53,8 +52,7 @@ pub(crate) fn one_stream_too_many(variant: &Variant) {
 }
 
 pub(crate) fn steps_of_one_byte(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect_with(&server, manual(0));
+    let (_server, mut client) = served_with(variant, manual(0));
     let id = client.get("/size-4096.bin");
     client.read_until(|client| client.status(id) == Some(200));
     for at in 0..20 {
@@ -68,8 +66,7 @@ pub(crate) fn steps_of_one_byte(variant: &Variant) {
 }
 
 pub(crate) fn others_pass_a_stream_without_window(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (_server, mut client) = served(variant);
     let held = client.get("/size-5242880.bin");
     client.hold(held);
     client.read_until(|client| client.received(held) == FIRST);
@@ -80,8 +77,7 @@ pub(crate) fn others_pass_a_stream_without_window(variant: &Variant) {
 }
 
 pub(crate) fn one_window_for_all(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect_with(&server, manual(1 << 20));
+    let (_server, mut client) = served_with(variant, manual(1 << 20));
     let ids: Vec<u32> = (0..3).map(|_| client.get("/size-65537.bin")).collect();
     client.read_until(|client| total(client, &ids) == FIRST);
     client.sync();
@@ -89,16 +85,13 @@ pub(crate) fn one_window_for_all(variant: &Variant) {
     client.read_until(|client| total(client, &ids) == FIRST + 100);
     client.sync();
     client.open_window(0, 1 << 20);
-    for id in ids {
-        assert!(whole(&mut client, id).expect(200).body == sized(65_537));
-    }
+    bodies_are(&mut client, &ids, sized(65_537));
 }
 
 /// RFC 9113 §6.9.2: a smaller setting takes from the windows of open streams.
 pub(crate) fn a_window_below_zero(variant: &Variant) {
-    let server = serve(variant);
     let settings = Http2Settings { connection_window: 1 << 24, ..manual(WINDOW) };
-    let mut client = connect_with(&server, settings);
+    let (_server, mut client) = served_with(variant, settings);
     let id = client.get("/size-1048577.bin");
     client.read_until(|client| client.received(id) == FIRST);
     client.change_settings(&[(setting::INITIAL_WINDOW_SIZE, 1000)]);
@@ -125,8 +118,7 @@ pub(crate) fn a_window_below_zero(variant: &Variant) {
 
 /// RFC 9113 §6.9.1: of a stream it is an error of the stream.
 pub(crate) fn windows_that_are_too_large(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (server, mut client) = served(variant);
     let id = client.get("/sparse.bin");
     client.hold(id);
     // The first may fit, if the window is used up.
@@ -147,8 +139,7 @@ pub(crate) fn windows_that_are_too_large(variant: &Variant) {
 }
 
 pub(crate) fn resets_while_sent(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (_server, mut client) = served(variant);
     for turn in 0..20 {
         let id = client.get("/sparse.bin");
         client.read_until(|client| client.received(id) > turn * 10_000);
@@ -189,8 +180,7 @@ const COMPOSED: usize = 128 << 10;
 
 /// Streams compete for the connection's window, which the test opens.
 pub(crate) fn urgent_streams_come_first(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect_with(&server, manual(WINDOW_MAX >> 1));
+    let (_server, mut client) = served_with(variant, manual(WINDOW_MAX >> 1));
     get(&mut client, "/size-4096.bin").expect(200);
     client.open_window(0, 4096);
     let others: Vec<u32> =
@@ -202,9 +192,7 @@ pub(crate) fn urgent_streams_come_first(variant: &Variant) {
     client.prioritize(changed, "u=0");
     passes(&mut client, changed, &others);
     client.open_window(0, 16 << 20);
-    for id in others {
-        assert!(whole(&mut client, id).expect(200).body == sized((1 << 20) + 1));
-    }
+    bodies_are(&mut client, &others, sized((1 << 20) + 1));
 }
 
 /// Fails unless a stream of 4,096 bytes passes the others when the connection's window opens. The
@@ -226,8 +214,7 @@ fn passes(client: &mut Http2Client, urgent: u32, others: &[u32]) {
 
 /// Frames of RFC 7540, and priorities of streams that are over or not open yet.
 pub(crate) fn priorities_that_mean_nothing(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (_server, mut client) = served(variant);
     client.send_frame(kind::PRIORITY, 0, 1, &[0, 0, 0, 0, 15]);
     client.send_frame(kind::PRIORITY, 0, 101, &[0x80, 0, 0, 3, 200]);
     client.prioritize(1, "u=0");
@@ -243,8 +230,7 @@ pub(crate) fn priorities_that_mean_nothing(variant: &Variant) {
 
 /// HEADERS and at most 8 CONTINUATION frames, some empty.
 pub(crate) fn fields_in_pieces(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (_server, mut client) = served(variant);
     let head = client.request("GET", "/small.txt", &[]);
     for piece in [12, 20, 50] {
         let id = client.open_in_pieces(&head, true, piece);
@@ -270,8 +256,7 @@ fn kept(fields: &[(&str, &str)]) -> Vec<u8> {
 
 /// Requests that are malformed or reset change the table, too (RFC 9113 §4.3).
 pub(crate) fn fields_of_earlier_requests(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (_server, mut client) = served(variant);
     let first = kept(&client.request("GET", "/small.txt", &[]));
     // The last field has index 62, and one more after each field that comes later.
     let again = |later: u8| [65, 64, 63, 62].map(|index| 0x80 | (index + later)).to_vec();
@@ -307,8 +292,7 @@ pub(crate) fn fields_of_earlier_requests(variant: &Variant) {
 
 /// Padding counts as content in windows (RFC 9113 §6.1).
 pub(crate) fn padding(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (_server, mut client) = served(variant);
     let block = Http2Client::encode(&client.request("GET", "/small.txt", &[]));
     // Padding of 3 bytes, and a priority.
     let payload = [&[3, 0, 0, 0, 0, 15][..], &block, &[0; 3]].concat();
@@ -329,8 +313,7 @@ pub(crate) fn padding(variant: &Variant) {
 }
 
 pub(crate) fn trailers(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (_server, mut client) = served(variant);
     let pseudo = [(":path", "/a.txt")];
     for (fields, is_allowed) in [(&[("x-trailer", "y")], true), (&pseudo, false)] {
         let id = client.open(&client.request("GET", "/small.txt", &[]), false);
@@ -348,8 +331,7 @@ pub(crate) fn trailers(variant: &Variant) {
 }
 
 pub(crate) fn settings_and_pings(variant: &Variant) {
-    let server = serve(variant);
-    let mut client = connect(&server);
+    let (_server, mut client) = served(variant);
     // An unknown setting, and every table.
     for bytes in [0, 4096, 65_536, 0] {
         client.change_settings(&[(setting::HEADER_TABLE_SIZE, bytes), (0x7777, bytes)]);

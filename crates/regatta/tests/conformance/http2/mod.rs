@@ -13,14 +13,14 @@ mod life;
 mod peers;
 
 use crate::chaos;
-use crate::identity::{NAME, identity};
 use crate::matrix::{EVERY_CASE, ROWS};
 use crate::over_tls::{CHOSEN, CHOSEN_OF_CHAOS, encrypted};
 use crate::prelude::*;
 use crate::runner::{self, Set, cases};
+use crate::tls::raw;
 use libtest_mimic::Trial;
-use regatta_testkit::http2::{Http2Answer, Http2Client, Http2Settings};
-use std::net::TcpStream;
+use regatta_testkit::http2::{Http2Answer, Http2Client, Http2Settings, StreamOutcome, code};
+use std::sync::Arc;
 
 /// Cases of HTTP/2, in the clear and over TLS.
 const ALWAYS: Set = cases! {
@@ -99,6 +99,18 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
+/// A server that tests share, and a connection with the usual settings.
+fn served(variant: &Variant) -> (Arc<Server>, Http2Client) {
+    served_with(variant, Http2Settings::default())
+}
+
+/// A server that tests share, and a connection with these settings.
+fn served_with(variant: &Variant, settings: Http2Settings) -> (Arc<Server>, Http2Client) {
+    let server = serve(variant);
+    let client = connect_with(&server, settings);
+    (server, client)
+}
+
 /// Opens a connection with the usual settings.
 fn connect(server: &Server) -> Http2Client {
     connect_with(server, Http2Settings::default())
@@ -106,9 +118,8 @@ fn connect(server: &Server) -> Http2Client {
 
 /// Opens a connection with these settings.
 fn connect_with(server: &Server, settings: Http2Settings) -> Http2Client {
-    let to = server.endpoint();
-    let socket = TcpStream::connect_timeout(&to.address, PATIENCE).expect("connects");
-    if to.is_tls {
+    let socket = raw(server);
+    if server.endpoint().is_tls {
         Http2Client::begin_tls(identity().http2.connect(socket, NAME), settings)
     } else {
         Http2Client::begin(socket, settings)
@@ -140,12 +151,28 @@ fn get(client: &mut Http2Client, path: &str) -> Answer {
     ask(client, "GET", path, &[])
 }
 
+/// Reads the whole responses of these streams, which must have this content.
+#[track_caller]
+fn bodies_are(client: &mut Http2Client, ids: &[u32], body: &[u8]) {
+    ids.iter().for_each(|id| drop(whole(client, *id).expect(200).has(body)));
+}
+
+/// Fails unless a stream is reset as malformed, or its response has one of these statuses.
+#[track_caller]
+fn is_refused(client: &mut Http2Client, id: u32, statuses: &[u16], what: &[Field<'_>]) {
+    match client.outcome(id) {
+        StreamOutcome::Answered(answer) => {
+            assert!(statuses.contains(&answer.status), "{what:?}: {}", answer.status);
+        }
+        other => assert_eq!(other, StreamOutcome::Reset(code::PROTOCOL_ERROR), "{what:?}"),
+    }
+}
+
 /// Gets the file of every size, and checks its bytes.
 #[track_caller]
 fn get_sizes(client: &mut Http2Client) {
     for size in SIZES {
-        let answer = get(client, &format!("/size-{size}.bin")).expect(200);
-        assert!(answer.body == sized(size), "{}", answer.brief());
+        get(client, &format!("/size-{size}.bin")).expect(200).has(sized(size));
     }
 }
 

@@ -1,21 +1,20 @@
 //! Clients of HTTP/2 that others have written.
 
 use crate::folder::Folder;
-use crate::identity::{NAME, identity};
-use crate::prelude::{SIZES, Server, Variant, serve, sized};
+use crate::prelude::*;
 use crate::tls::{output_of, text_of};
 
-/// Address of a file, for a name of the certificate.
-fn url(server: &Server, size: usize) -> String {
-    let to = server.endpoint();
-    let scheme = if to.is_tls { "https" } else { "http" };
-    format!("{scheme}://{NAME}:{}/size-{size}.bin", to.address.port())
+/// Address of a file at a host.
+fn url(variant: &Variant, host: &str, size: usize) -> String {
+    let scheme = if variant.tls { "https" } else { "http" };
+    format!("{scheme}://{host}/size-{size}.bin")
 }
 
 /// All sizes over one connection, one after another and at once.
 pub(crate) fn curl_is_served(variant: &Variant) {
     let server = serve(variant);
-    let resolve = format!("{NAME}:{}:127.0.0.1", server.address().port());
+    let host = format!("{NAME}:{}", server.address().port());
+    let resolve = format!("{host}:127.0.0.1");
     let authority = text_of(&identity().authority_file);
     let version = if variant.tls { "--http2" } else { "--http2-prior-knowledge" };
     let said = "%{http_version} %{response_code} %{num_connects}\n";
@@ -27,14 +26,11 @@ pub(crate) fn curl_is_served(variant: &Variant) {
         ways.into_iter().flat_map(|way| SIZES.chunks(per_command).map(move |sizes| (way, sizes)))
     {
         let folder = Folder::new("curl-http2");
-        let mut args: Vec<String> = [&common[..], &[version, "-w", said], together]
-            .concat()
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let args = [&common[..], &[version, "-w", said], together].concat().into_iter();
+        let mut args: Vec<String> = args.map(str::to_owned).collect();
         for size in sizes {
             let to = folder.join(size.to_string());
-            args.extend(["-o".to_owned(), text_of(&to).to_owned(), url(&server, *size)]);
+            args.extend(["-o".to_owned(), text_of(&to).to_owned(), url(variant, &host, *size)]);
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let Some(said) = output_of("curl", &args, b"") else { return };
@@ -42,7 +38,7 @@ pub(crate) fn curl_is_served(variant: &Variant) {
         let connects = said.lines().filter(|line| line.ends_with(" 1")).count();
         assert!(connects == 1 || !together.is_empty(), "{connects} connections: {said}");
         for size in sizes {
-            let got = std::fs::read(folder.join(size.to_string())).unwrap_or_default();
+            let got = fs::read(folder.join(size.to_string())).unwrap_or_default();
             assert!(got == sized(*size), "{size}: {} bytes, {together:?}", got.len());
         }
     }
@@ -50,12 +46,10 @@ pub(crate) fn curl_is_served(variant: &Variant) {
 
 pub(crate) fn nghttp_is_served(variant: &Variant) {
     let server = serve(variant);
-    let to = server.endpoint();
-    let scheme = if to.is_tls { "https" } else { "http" };
+    let host = server.address().to_string();
     // Twenty streams of one connection. `-n` discards the content, and `-s` lists the streams.
-    let urls: Vec<String> = (0..20)
-        .map(|at| format!("{scheme}://{}/size-{}.bin?{at}", to.address, SIZES[at % SIZES.len()]))
-        .collect();
+    let url = |at: usize| format!("{}?{at}", url(variant, &host, SIZES[at % SIZES.len()]));
+    let urls: Vec<String> = (0..20).map(url).collect();
     let authority = [format!("-H:authority: {NAME}")];
     let args = ["-n", "-s", "--no-verify-peer"].into_iter();
     let args: Vec<&str> = args.chain(authority.iter().chain(&urls).map(String::as_str)).collect();
