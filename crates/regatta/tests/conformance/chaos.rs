@@ -12,41 +12,6 @@ use crate::variants::SIBLINGS;
 use crate::*;
 use libtest_mimic::Trial;
 
-/// Cases for a loop that does everything itself.
-const ALL: Set = cases! {
-    bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
-        small_body_is_drained body_at_the_limit body_that_comes_late chunked_body_is_drained
-        chunked_body_byte_by_byte large_body_is_refused endless_chunks_are_refused
-        continue_is_sent_or_not_needed continue_with_the_body_at_once;
-    closing: half_closed_client_is_answered half_closed_pipeline_is_answered
-        half_close_within_a_head error_is_read_while_sending last_answer_is_read_while_sending
-        aborts_harm_nobody aborts_leave_nothing_open ends_with_the_request_are_noticed;
-    conditionals: every_combination;
-    faults: a_full_table_delays_accepts short_calls_are_continued slow_opens_lose_nothing;
-    framing: request_lines field_lines bare_line_ends content_lengths transfer_encodings chunks
-        faults_in_pieces fault_after_good_requests;
-    load: two_hundred_connections a_thousand_short_connections every_way_to_send
-        full_and_not_listening;
-    negotiation: weights ranges_of_a_coded_form;
-    pipelining: in_order burst_of_a_hundred answers_larger_than_buffers
-        requests_without_end_while_reading split_at_every_byte byte_at_a_time nothing_after_close
-        all_kinds_of_answers;
-    ranges: single_against_a_model several several_in_a_pipeline too_many;
-};
-
-/// Cases that depend on the runner of the loop and of its disk work. Bodies are from every source,
-/// cut anywhere; connections arrive all at once, leave, or are refused.
-pub(crate) const FAMILY: Set = cases! {
-    bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
-        chunked_body_is_drained;
-    closing: half_closed_pipeline_is_answered aborts_harm_nobody aborts_leave_nothing_open;
-    faults: a_full_table_delays_accepts short_calls_are_continued slow_opens_lose_nothing;
-    load: two_hundred_connections every_way_to_send;
-    negotiation: ranges_of_a_coded_form;
-    pipelining: in_order answers_larger_than_buffers all_kinds_of_answers;
-    ranges: single_against_a_model several;
-};
-
 /// Cases that depend on how connections are accepted, first read and written to.
 const STRATEGY: Set = cases! {
     bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
@@ -56,6 +21,28 @@ const STRATEGY: Set = cases! {
     load: two_hundred_connections every_way_to_send;
     pipelining: in_order answers_larger_than_buffers all_kinds_of_answers;
     ranges: single_against_a_model;
+};
+
+/// Cases that depend on the runner of the loop and of its disk work. Bodies are from every source,
+/// cut anywhere; connections arrive all at once, leave, or are refused.
+pub(crate) const FAMILY: &[Set] = &[STRATEGY, CUTS];
+const CUTS: Set = cases! { negotiation: ranges_of_a_coded_form; ranges: several; };
+
+/// Further cases for a loop that does everything itself.
+const ALONE: Set = cases! {
+    bodies: small_body_is_drained body_at_the_limit body_that_comes_late chunked_body_byte_by_byte
+        large_body_is_refused endless_chunks_are_refused continue_is_sent_or_not_needed
+        continue_with_the_body_at_once;
+    closing: half_closed_client_is_answered half_close_within_a_head error_is_read_while_sending
+        last_answer_is_read_while_sending ends_with_the_request_are_noticed;
+    conditionals: every_combination;
+    framing: request_lines field_lines bare_line_ends content_lengths transfer_encodings chunks
+        faults_in_pieces fault_after_good_requests;
+    load: a_thousand_short_connections full_and_not_listening;
+    negotiation: weights;
+    pipelining: burst_of_a_hundred requests_without_end_while_reading split_at_every_byte
+        byte_at_a_time nothing_after_close;
+    ranges: several_in_a_pipeline too_many;
 };
 
 /// Tests of single faults, which no variant has.
@@ -82,9 +69,8 @@ const TESTS: Tests = &[
 
 /// Every test of this suite.
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases = ROWS.iter().flat_map(|(set, variants)| {
-        let of_variant =
-            |variant| runner::trials_of("chaos::matrix", variant, std::slice::from_ref(set));
+    let cases = ROWS.iter().flat_map(|(sets, variants)| {
+        let of_variant = move |variant| runner::trials_of("chaos::matrix", variant, sets);
         variants.iter().flat_map(of_variant)
     });
     cases.chain([FAULTS, TESTS].into_iter().flat_map(runner::trials)).collect()
@@ -99,28 +85,28 @@ fn variants() -> impl Iterator<Item = &'static Variant> {
     ROWS.iter().flat_map(|(_, variants)| *variants)
 }
 
-/// Variants, each with the set of its cases.
-pub(crate) const ROWS: &[(Set, &[Variant])] =
-    &[(ALL, LOOPS), (FAMILY, RELATIVES), (STRATEGY, STRATEGIES)];
+/// Variants, with the sets of their cases.
+pub(crate) const ROWS: &[(&[Set], &[Variant])] =
+    &[(&[STRATEGY, CUTS, ALONE], LOOPS), (FAMILY, RELATIVES), (&[STRATEGY], STRATEGIES)];
 
 /// Loops that do everything themselves.
 #[rustfmt::skip]
 const LOOPS: &[Variant] = &[
-    sped("sped_epoll", &["event.poller=epoll"],
+    row("sped_epoll", "sped", &["event.poller=epoll"],
         "seed=1,short_per_mille=300,eintr_per_mille=100,eagain_per_mille=100"),
-    sped("sped_poll", &["event.poller=poll"],
+    row("sped_poll", "sped", &["event.poller=poll"],
         "seed=2,short_per_mille=300,eintr_per_mille=100,eagain_per_mille=100"),
-    sped("sped_select", &["event.poller=select"],
+    row("sped_select", "sped", &["event.poller=select"],
         "seed=3,short_per_mille=300,eintr_per_mille=100,eagain_per_mille=100"),
     // A call that found nothing to do would wait for an edge that has passed.
-    sped("sped_epoll_edge", &["event.poller=epoll-edge"],
+    row("sped_epoll_edge", "sped", &["event.poller=epoll-edge"],
         "seed=4,short_per_mille=300,eintr_per_mille=100"),
     // A blocking call never finds nothing to do.
-    sped("sped_blocking", &["event.send=blocking"],
+    row("sped_blocking", "sped", &["event.send=blocking"],
         "seed=5,short_per_mille=300,eintr_per_mille=100"),
-    sped("sped_small_turns", &["event.turn_ops_max=2", "event.turn_bytes_max=16384",
+    row("sped_small_turns", "sped", &["event.turn_ops_max=2", "event.turn_bytes_max=16384",
         "accept.count=1"], "seed=6,short_per_mille=500,eintr_per_mille=200,eagain_per_mille=200"),
-    sped("sped_uncached", &["cache.enabled=false", "accept.eager_read=true"],
+    row("sped_uncached", "sped", &["cache.enabled=false", "accept.eager_read=true"],
         "seed=7,short_per_mille=300,eintr_per_mille=100,slow_open_per_mille=50,slow_open_us=2000"),
 ];
 
@@ -212,14 +198,6 @@ const EVERYTHING: &str = "seed=10,short_per_mille=300,eintr_per_mille=100,eagain
 /// Every fault but calls that find nothing to do.
 const EDGES: &str = "seed=11,short_per_mille=300,eintr_per_mille=100,\
                      emfile_accept_per_mille=20,slow_open_per_mille=50,slow_open_us=2000";
-
-const fn sped(
-    name: &'static str,
-    settings: &'static [&'static str],
-    plan: &'static str,
-) -> Variant {
-    row(name, "sped", settings, plan)
-}
 
 const fn row(
     name: &'static str,

@@ -5,17 +5,17 @@ use crate::harness::Variant;
 /// Every variant; `structure.rs` asserts that each listed architecture is here.
 #[rustfmt::skip]
 pub(crate) const VARIANTS: &[Variant] = &[
-    sped("sped_epoll", &["event.poller=epoll"]),
-    sped("sped_epoll_edge", &["event.poller=epoll-edge"]),
-    sped("sped_poll", &["event.poller=poll"]),
-    sped("sped_select", &["event.poller=select"]),
-    sped("sped_blocking", &["event.poller=epoll", "event.send=blocking"]),
+    row("sped_epoll", "sped", &["event.poller=epoll"]),
+    row("sped_epoll_edge", "sped", &["event.poller=epoll-edge"]),
+    row("sped_poll", "sped", &["event.poller=poll"]),
+    row("sped_select", "sped", &["event.poller=select"]),
+    row("sped_blocking", "sped", &["event.poller=epoll", "event.send=blocking"]),
     // All limits that cut work into small turns, so that every resumption is taken.
-    sped("sped_small_turns", &["event.poller=epoll-edge", "event.turn_ops_max=2",
+    row("sped_small_turns", "sped", &["event.poller=epoll-edge", "event.turn_ops_max=2",
         "event.turn_bytes_max=16384", "event.wait_events_max=1", "accept.count=1",
         "event.handshakes_per_round=1", "accept.eager_write=false"]),
     // Accept strategies that read before they wait, and nothing remembered between requests.
-    sped("sped_eager_uncached", &["event.poller=poll", "accept.eager_read=true",
+    row("sped_eager_uncached", "sped", &["event.poller=poll", "accept.eager_read=true",
         "accept.full_read=true", "accept.on_close=true", "cache.enabled=false"]),
     row("symped", "symped", &["event.processes=2", "event.poller=epoll"]),
     row("symped_exclusive", "symped", &["event.processes=2", "event.poller=epoll-edge",
@@ -133,8 +133,4 @@ const fn row(
     settings: &'static [&'static str],
 ) -> Variant {
     Variant { name, architecture, settings, faults: None, tls: false }
-}
-
-const fn sped(name: &'static str, settings: &'static [&'static str]) -> Variant {
-    Variant { name, architecture: "sped", settings, faults: None, tls: false }
 }
