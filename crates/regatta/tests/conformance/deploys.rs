@@ -2,12 +2,7 @@
 //! answer meanwhile is of one release, and nothing of the old one stays open.
 
 use crate::prelude::*;
-use crate::shared::descriptors;
-use regatta_sys::sandbox::landlock_version;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// Promise to users: after this time all answers are of the new release.
@@ -36,24 +31,18 @@ fn release(site: &Site, number: u8) -> PathBuf {
 
 /// A server over `current`, a link to the first release.
 fn linked(variant: &Variant, site: &Site) -> Server {
-    symlink(release(site, 1), site.beside("current")).expect("a link");
+    site.lead("current", release(site, 1));
     Launch::new(variant, &site.beside("current")).start()
-}
-
-/// Points `current` to another release, as `ln -sfn` by a rename does.
-fn link(site: &Site, to: &Path) {
-    symlink(to, site.beside("next")).expect("a link");
-    fs::rename(site.beside("next"), site.beside("current")).expect("a rename");
 }
 
 /// Release that an answer is from, completely.
 fn release_of(answer: &Answer, target: &str) -> u8 {
     let coded = answer.field("Content-Encoding").is_some();
     let name = if coded { format!("{target}.gz") } else { target.to_owned() };
-    assert_eq!(answer.status, 200, "/{target}: {}", answer.brief());
+    assert_eq!(answer.status, 200, "/{target}: {answer:?}");
     let number = answer.body.first().copied().unwrap_or_default();
     let right = answer.body == bytes(number, &name, answer.body.len());
-    assert!(right, "/{target} is no release's: {}", answer.brief());
+    assert!(right, "/{target} is no release's: {answer:?}");
     number
 }
 
@@ -64,11 +53,8 @@ fn serves(server: &Server, release: u8) -> bool {
 
 /// Kills all workers, and waits until others are there.
 fn replace_workers(server: &Server) {
-    for worker in server.workers() {
-        kill(worker, Signal::KILL);
-        assert!(eventually(PATIENCE, || !alive(worker)), "{worker} lives on");
-    }
-    assert!(eventually(PATIENCE, || !server.workers().is_empty()), "no worker comes");
+    server.kill_workers();
+    soon(|| !server.workers().is_empty());
 }
 
 fn ask(client: &mut Client, target: &str, coding: &str) -> u8 {
@@ -114,7 +100,7 @@ fn twice(variant: &Variant, root: &str, deploy: impl Fn(&Site, u8) + Sync) {
         Launch::new(variant, &site.beside(root)).start()
     };
     let (over, seen) = (AtomicBool::new(false), [(); 4].map(|()| AtomicU8::new(0)));
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let asker = |((target, coding), seen): ((&'static str, &'static str), _)| {
             let (server, over) = (&server, &over);
             scope.spawn(move || {
@@ -125,7 +111,7 @@ fn twice(variant: &Variant, root: &str, deploy: impl Fn(&Site, u8) + Sync) {
                     let number = ask(&mut client, target, coding);
                     last_old[usize::from(number)] = asked;
                     AtomicU8::store(seen, number, Ordering::Relaxed);
-                    std::thread::sleep(Duration::from_millis(3));
+                    thread::sleep(Duration::from_millis(3));
                     longest = longest.max(asked.elapsed());
                 }
                 (last_old, longest)
@@ -134,13 +120,13 @@ fn twice(variant: &Variant, root: &str, deploy: impl Fn(&Site, u8) + Sync) {
         let askers: Vec<_> = ASKED.into_iter().zip(&seen).map(asker).collect();
         let mut switched = Vec::new();
         for number in [2, 3] {
-            std::thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(100));
             deploy(&site, number);
             switched.push(Instant::now());
             let is_seen = |seen: &AtomicU8| seen.load(Ordering::Relaxed) == number;
             eventually(PATIENCE, || seen.iter().all(is_seen));
             // No client sees the old release again.
-            std::thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(100));
         }
         over.store(true, Ordering::Relaxed);
         for asker in askers {
@@ -154,8 +140,7 @@ fn twice(variant: &Variant, root: &str, deploy: impl Fn(&Site, u8) + Sync) {
             assert!(last[3] > switched[1], "release 3 was never seen");
         }
     });
-    let left = || left_open(&server, &site, &site.beside(root));
-    assert!(eventually(PATIENCE, || left().is_empty()), "still open: {:?}", left());
+    comes_to(|| left_open(&server, &site, &site.beside(root)), Vec::is_empty);
 }
 
 fn remove(path: &Path) {
@@ -165,7 +150,7 @@ fn remove(path: &Path) {
 /// A link is pointed to another release in one step, and the old release is deleted at once.
 pub(crate) fn by_a_link(variant: &Variant) {
     twice(variant, "current", |site, number| {
-        link(site, &release(site, number));
+        site.lead("current", release(site, number));
         remove(&site.beside(&format!("release-{}", number - 1)));
     });
 }
@@ -174,7 +159,7 @@ pub(crate) fn by_moving(variant: &Variant) {
     twice(variant, "www", |site, number| {
         let new = release(site, number);
         fs::rename(site.beside("www"), site.beside("old")).expect("a rename");
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
         fs::rename(new, site.beside("www")).expect("a rename");
         remove(&site.beside("old"));
     });
@@ -220,7 +205,7 @@ pub(crate) fn what_is_new_is_waited_for(variant: &Variant) {
     let mut client = server.connect();
     assert_eq!(ask(&mut client, "small.txt", "identity"), 1);
     for (number, deleted) in [(2, false), (3, true), (4, false)] {
-        link(&site, &release(&site, number));
+        site.lead("current", release(&site, number));
         if deleted {
             remove(&site.beside(&format!("release-{}", number - 1)));
         }
@@ -233,15 +218,14 @@ pub(crate) fn what_is_new_is_waited_for(variant: &Variant) {
 pub(crate) fn a_new_worker_has_the_new_root(variant: &Variant) {
     let site = Site::new();
     let server = linked(variant, &site);
-    link(&site, &release(&site, 2));
-    assert!(eventually(PATIENCE, || serves(&server, 2)), "never the new one");
-    std::thread::sleep(Duration::from_millis(100));
+    site.lead("current", release(&site, 2));
+    soon(|| serves(&server, 2));
+    thread::sleep(Duration::from_millis(100));
     replace_workers(&server);
     assert!((0..8).all(|_| serves(&server, 2)));
-    link(&site, &release(&site, 3));
-    assert!(eventually(PATIENCE, || serves(&server, 3)), "never the third one");
-    let left = || left_open(&server, &site, &site.beside("release-3"));
-    assert!(eventually(PATIENCE, || left().is_empty()), "still open: {:?}", left());
+    site.lead("current", release(&site, 3));
+    soon(|| serves(&server, 3));
+    comes_to(|| left_open(&server, &site, &site.beside("release-3")), Vec::is_empty);
 }
 
 /// A root that is missing, or is no directory, changes nothing but adds a line to the log.
@@ -250,22 +234,20 @@ pub(crate) fn a_missing_root_is_said_once(variant: &Variant) {
     let server = linked(variant, &site);
     fs::remove_file(site.beside("current")).expect("a link");
     let said = |what: &str| server.stderr().matches(what).count();
-    assert!(eventually(PATIENCE, || said("is still served") == 1), "{}", server.stderr());
-    std::thread::sleep(Duration::from_millis(1500));
+    soon(|| said("is still served") == 1);
+    thread::sleep(Duration::from_millis(1500));
     assert_eq!(said("is still served"), 1, "{}", server.stderr());
     assert!(serves(&server, 1));
     fs::write(site.beside("current"), "no directory").expect("a file");
-    assert!(eventually(PATIENCE, || said("is not a directory") == 1), "{}", server.stderr());
-    link(&site, &release(&site, 2));
-    assert!(eventually(PATIENCE, || serves(&server, 2)), "never the new one");
+    soon(|| said("is not a directory") == 1);
+    site.lead("current", release(&site, 2));
+    soon(|| serves(&server, 2));
 }
 
 /// Adds rules and an error page to a release.
 fn with_rules(path: &Path, number: u8) {
-    let headers = format!("/*\n  X-Release: {number}\n");
-    fs::write(path.join("_headers"), headers).expect("a file");
-    let redirects = format!("/old /to-{number} 302\n");
-    fs::write(path.join("_redirects"), redirects).expect("a file");
+    fs::write(path.join("_headers"), format!("/*\n  X-Release: {number}\n")).expect("a file");
+    fs::write(path.join("_redirects"), format!("/old /to-{number} 302\n")).expect("a file");
     fs::write(path.join("error.html"), format!("error of {number}")).expect("a file");
 }
 
@@ -275,13 +257,11 @@ pub(crate) fn rules_belong_to_the_root(variant: &Variant) {
     let site = Site::new();
     let releases = [1, 2, 3, 4].map(|number| release(&site, number));
     (1..).zip(&releases).for_each(|(number, path)| with_rules(path, number));
-    symlink(&releases[0], site.beside("current")).expect("a link");
-    let server = Launch::new(variant, &site.beside("current"))
-        .set("content.rules_files=true")
-        .set("content.error_pages=501=error.html")
-        .start();
+    site.lead("current", &releases[0]);
+    let settings = ["content.rules_files=true", "content.error_pages=501=error.html"];
+    let server = Launch::new(variant, &site.beside("current")).sets(&settings).start();
     let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for (target, coding) in ASKED {
             let (server, over) = (&server, &over);
             scope.spawn(move || {
@@ -291,7 +271,7 @@ pub(crate) fn rules_belong_to_the_root(variant: &Variant) {
                     let answer = client.ask("GET", &target, &[("Accept-Encoding", coding)]);
                     let number = release_of(&answer, &target[1..]).to_string();
                     assert_eq!(answer.field("X-Release"), Some(&*number), "{target}");
-                    std::thread::sleep(Duration::from_millis(3));
+                    thread::sleep(Duration::from_millis(3));
                 }
             });
         }
@@ -304,8 +284,8 @@ pub(crate) fn rules_belong_to_the_root(variant: &Variant) {
                 && serves(&server, number)
         };
         for (number, path) in (2..).zip(&releases[1..]) {
-            link(&site, path);
-            assert!(eventually(PATIENCE, || all_serve(number)), "{number}: {}", server.stderr());
+            site.lead("current", path);
+            assert!(eventually(PATIENCE, || all_serve(number)), "{number}");
         }
         over.store(true, Ordering::Relaxed);
     });

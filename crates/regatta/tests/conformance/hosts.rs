@@ -1,9 +1,6 @@
 //! Hosts with separate roots: each has its own files, rules and pages, whichever task opens them.
 
 use crate::prelude::*;
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 
 /// Files of all hosts, in different versions: one kept in memory, and one sent from its file.
 const FILES: [(&str, usize); 2] = [("small.txt", 700), ("large.bin", 200_000)];
@@ -33,8 +30,7 @@ fn hosts() -> (Site, PathBuf) {
             );
         }
     }
-    let config = site.beside("regatta.toml");
-    fs::write(&config, text).expect("a file");
+    let config = site.configure(text);
     (site, config)
 }
 
@@ -53,7 +49,7 @@ pub(crate) fn each_has_its_own(variant: &Variant) {
             for host in [name.to_owned(), format!("{}.:80", name.to_uppercase())] {
                 for (file, len) in FILES {
                     let answer = ask(&mut client, "GET", &format!("/{file}"), &host).expect(200);
-                    assert!(answer.body == pattern(len, at), "{host} {file}: {}", answer.brief());
+                    assert!(answer.body == pattern(len, at), "{host} {file}: {answer:?}");
                     assert_eq!(answer.field("X-Host"), (at > 0).then_some(name));
                 }
                 for other in 0..NAMES.len() {
@@ -78,25 +74,21 @@ pub(crate) fn each_has_its_own(variant: &Variant) {
     }
     for (host, page) in [("one.example", true), ("first.example", false)] {
         let answer = ask(&mut client, "BREW", "/", host).expect(501);
-        assert_eq!(answer.body == b"error at one.example", page, "{}", answer.brief());
+        assert_eq!(answer.body == b"error at one.example", page, "{answer:?}");
     }
 }
 
 /// A host whose root is redirected serves the new one soon, and no other host does.
 pub(crate) fn each_is_deployed(variant: &Variant) {
     let (site, config) = hosts();
-    let links = ["one", "two"].map(|name| site.beside(name));
-    let lead = |to: &str, link: &PathBuf| {
-        symlink(site.beside(to), site.beside("next")).expect("a link");
-        fs::rename(site.beside("next"), link).expect("a rename");
-    };
+    let links = ["one", "two"];
     let mut text = fs::read_to_string(&config).expect("the configuration");
-    for (name, link) in NAMES[1..].iter().zip(&links) {
-        lead(name, link);
-        let root = site.beside(name).display().to_string();
-        text = text.replace(&format!("\"{root}\""), &format!("\"{}\"", link.display()));
+    for (name, link) in NAMES[1..].iter().zip(links) {
+        site.lead(link, site.beside(name));
+        let [root, link] = [*name, link].map(|name| format!("{:?}", site.beside(name)));
+        text = text.replace(&root, &link);
     }
-    fs::write(&config, text).expect("a file");
+    site.configure(text);
     let server = Launch::new(variant, &site.root()).config(&config).start();
     let serves = |host: &str, of: usize| {
         let target = format!("/only-{of}.txt");
@@ -104,8 +96,8 @@ pub(crate) fn each_is_deployed(variant: &Variant) {
     };
     assert!(serves(NAMES[0], 0) && serves(NAMES[1], 1) && serves(NAMES[2], 2));
     // Each gets the other's root.
-    lead(NAMES[2], &links[0]);
-    lead(NAMES[1], &links[1]);
+    site.lead(links[0], site.beside(NAMES[2]));
+    site.lead(links[1], site.beside(NAMES[1]));
     soon(|| serves(NAMES[1], 2) && serves(NAMES[2], 1));
     assert!(serves(NAMES[0], 0) && !serves(NAMES[1], 1) && !serves(NAMES[2], 2));
 }
@@ -114,24 +106,25 @@ pub(crate) fn each_is_deployed(variant: &Variant) {
 pub(crate) fn a_fault_below_one_root_is_its_hosts_alone() {
     let (site, config) = hosts();
     let mut text = fs::read_to_string(&config).expect("the configuration");
-    let roots = ["gone", "closed", "lines", "pages"].map(|name| site.beside(name));
-    for (name, root) in ["gone", "closed", "lines", "pages"].iter().zip(&roots) {
+    let roots = ["gone", "closed", "lines", "pages"].map(|name| {
+        let root = site.beside(name);
         text += &format!(
-            "[[hosts]]\nnames = [\"{name}.example\"]\nroot = \"{}\"\n[hosts.content]\n\
-             rules_files = true\nerror_pages = [\"501=no-such-page.html\"]\n",
-            root.display()
+            "[[hosts]]\nnames = [\"{name}.example\"]\nroot = {root:?}\n[hosts.content]\n\
+             rules_files = true\nerror_pages = [\"501=no-such-page.html\"]\n"
         );
-    }
-    for root in &roots[1..] {
+        root
+    });
+    let fill = |root: &Path| {
         fs::create_dir(root).expect("a folder");
         fs::write(root.join("index.html"), "here").expect("a file");
-    }
+    };
+    roots[1..].iter().for_each(|root| fill(root));
     fs::create_dir(roots[1].join("_headers")).expect("a folder");
     fs::write(roots[2].join("_headers"), "/*\n  X-A: b\n  Date: x\n").expect("a file");
     fs::write(roots[2].join("_redirects"), "/b /c 999\n/old /new 302\n").expect("a file");
-    fs::write(&config, &text).expect("a file");
-    let (root, file) = (site.root(), config.to_str().expect("our paths are text"));
-    let said = ends_with(2, &["check", root.to_str().expect("text"), "--config", file]);
+    site.configure(text);
+    let file = config.to_str().expect("our paths are text");
+    let said = ends_with(2, &["check", &site.root_text(), "--config", file]);
     let faults = [
         "gone\"",
         "closed/_headers\" is a directory",
@@ -139,11 +132,8 @@ pub(crate) fn a_fault_below_one_root_is_its_hosts_alone() {
         "lines/_redirects:1:",
         "\"no-such-page.html\" is not there",
     ];
-    for part in faults {
-        assert!(said.stderr.contains(part), "{part}: {}", said.stderr);
-    }
-    let variant = Variant::find("sped_epoll");
-    let server = Launch::new(variant, &root).config(&config).start();
+    said.names(&faults);
+    let server = Launch::new(Variant::find("sped_epoll"), &site.root()).config(&config).start();
     let get = |target: &str, host: &str| ask(&mut server.connect(), "GET", target, host);
     let serves = || {
         get("/only-0.txt", NAMES[0]).expect(200);
@@ -167,8 +157,7 @@ pub(crate) fn a_fault_below_one_root_is_its_hosts_alone() {
     assert_eq!(server.stderr().matches(" starts with ").count(), begun + 1);
     serves();
     // Repaired roots are served soon, without a reload.
-    fs::create_dir(&roots[0]).expect("a folder");
-    fs::write(roots[0].join("index.html"), "here").expect("a file");
+    fill(&roots[0]);
     fs::remove_dir(roots[1].join("_headers")).expect("a folder");
     let status = |host: &str| get("/", host).status;
     soon(|| status("gone.example") == 200 && status("closed.example") == 200);
@@ -186,12 +175,9 @@ const LINKS: usize = 400;
 pub(crate) fn a_lookup_that_hangs_holds_up_no_other_root() {
     const HANGS: usize = 7;
     let site = Site::with(&[("index.html", "first")]);
-    let (config, mut text) = (site.beside("regatta.toml"), String::new());
-    let link = |number: usize| site.beside(&format!("link-{number}"));
+    let mut text = String::new();
     let lead = |number: usize, release: u8| {
-        let next = site.beside("next");
-        symlink(site.beside(&format!("{number}-{release}")), &next).expect("a link");
-        fs::rename(next, link(number)).expect("a rename");
+        site.lead(&format!("link-{number}"), site.beside(&format!("{number}-{release}")));
     };
     for number in 0..LINKS {
         for release in [1, 2] {
@@ -199,17 +185,14 @@ pub(crate) fn a_lookup_that_hangs_holds_up_no_other_root() {
             fs::create_dir(&root).expect("a folder");
             fs::write(root.join("index.html"), format!("{release}")).expect("a file");
         }
-        let root = link(number).display().to_string();
-        text += &format!("[[hosts]]\nnames = [\"h{number}\"]\nroot = \"{root}\"\n");
+        let root = site.beside(&format!("link-{number}"));
+        text += &format!("[[hosts]]\nnames = [\"h{number}\"]\nroot = {root:?}\n");
         lead(number, 1);
     }
     let mark = site.beside(&format!("{HANGS}-2")).join("hang");
     fs::write(&mark, "").expect("a file");
-    fs::write(&config, text).expect("a file");
-    let server = Launch::new(Variant::find("sped_epoll"), &site.root())
-        .faults("hang_at_mark=1")
-        .config(&config)
-        .start();
+    let launch = Launch::new(Variant::find("sped_epoll"), &site.root()).faults("hang_at_mark=1");
+    let server = launch.config(&site.configure(text)).start();
     let workers = children(server.pid());
     let mut client = server.connect();
     let mut serves = |number: usize, release: u8| {
@@ -218,16 +201,16 @@ pub(crate) fn a_lookup_that_hangs_holds_up_no_other_root() {
     };
     (0..LINKS).for_each(|number| lead(number, 2));
     for number in (0..LINKS).filter(|number| *number != HANGS) {
-        assert!(eventually(PATIENCE, || serves(number, 2)), "{number}: {}", server.stderr());
+        assert!(eventually(PATIENCE, || serves(number, 2)), "{number}");
     }
     let late = || server.stderr().matches("looking it up takes long").count();
-    assert!(eventually(PATIENCE, || late() == 1), "{}", server.stderr());
+    soon(|| late() == 1);
     assert!(serves(HANGS, 1), "what hangs is served");
     fs::remove_file(&mark).expect("a file");
-    assert!(eventually(PATIENCE, || serves(HANGS, 2)), "{}", server.stderr());
+    soon(|| serves(HANGS, 2));
     assert!(late() <= 2, "it is told once for each attempt: {}", server.stderr());
-    let ended = || children(server.pid()).iter().all(|child| workers.contains(child));
-    assert!(eventually(PATIENCE, ended), "a scout was left");
+    // No scout is left.
+    soon(|| children(server.pid()).iter().all(|child| workers.contains(child)));
 }
 
 pub(crate) fn check_and_explain_know_hosts() {
@@ -244,13 +227,11 @@ pub(crate) fn check_and_explain_know_hosts() {
     let mut text = fs::read_to_string(&config).expect("the configuration");
     text += "[[hosts]]\nnames = [\"WWW.one.example\"]\nroot = \"/no/such/root\"\n\
              [[hosts]]\nnames = [\"three.example\"]\n";
-    fs::write(&config, &text).expect("a file");
+    site.configure(text);
     let said = ends_with(2, &["check", root, "--config", file]);
-    for part in [
+    said.names(&[
         "hosts.names: \"WWW.one.example\" is a name of the host at",
         "hosts.root: there is no \"/no/such/root\"",
         "hosts.root: there is nothing to serve",
-    ] {
-        assert!(said.stderr.contains(part), "{}", said.stderr);
-    }
+    ]);
 }

@@ -1,20 +1,12 @@
 //! Processes that come and go, as in Apache's prefork: their number depends on how many are idle.
 
-use crate::counters::{counter, read};
 use crate::harness::started;
 use crate::prelude::*;
-use regatta_testkit::skips::skip;
-use serde_json::Value;
-use std::collections::BTreeSet;
-use std::fs;
-use std::thread;
 
 /// Starts three processes; two to four are to be idle.
 fn start(variant: &Variant) -> Server {
-    let server = start_with(
-        variant,
-        &["limits.connections_max=30", "mp.start=3", "mp.spare_min=2", "mp.spare_max=4"],
-    );
+    let own = ["limits.connections_max=30", "mp.start=3", "mp.spare_min=2", "mp.spare_max=4"];
+    let server = start_with(variant, &own);
     assert_eq!(server.workers().len(), 3);
     server
 }
@@ -50,11 +42,11 @@ pub(crate) fn a_burst_starts_twice_as_many_each_second(variant: &Variant) {
     let server = start(variant);
     let mut clients = server.clients(12);
     // Each client has its own process, in the order of their starts.
-    let answered = clients.iter_mut().map(|client| {
+    let answered = |client: &mut Client| {
         client.get("/small.txt").expect(200);
         since_boot()
-    });
-    let answered: Vec<Duration> = answered.collect();
+    };
+    let answered: Vec<Duration> = clients.iter_mut().map(answered).collect();
     let starts = starts(&server);
     let late = answered.iter().zip(&starts).map(|(end, start)| end.saturating_sub(*start)).max();
     if late.is_some_and(|late| late > LATE) {
@@ -108,10 +100,8 @@ pub(crate) fn as_many_are_idle_as_should_be(variant: &Variant) {
 
 /// No client is refused, no connection is cut short, and the counts of ended processes remain.
 pub(crate) fn who_retires_cuts_nobody_short(variant: &Variant) {
-    let server = start_with(
-        variant,
-        &["limits.connections_max=8", "mp.start=8", "mp.spare_min=1", "mp.spare_max=2"],
-    );
+    let own = ["limits.connections_max=8", "mp.start=8", "mp.spare_min=1", "mp.spare_max=2"];
+    let server = start_with(variant, &own);
     let mut kept = server.connect();
     kept.get("/small.txt").expect(200);
     let mut connections = 1;
@@ -127,16 +117,14 @@ pub(crate) fn who_retires_cuts_nobody_short(variant: &Variant) {
     let of = |name| counter(&top, name);
     assert_eq!(of("replies_200"), connections + 1);
     assert_eq!([of("closed_drained"), of("closed_worker_died"), of("connections_open")], [0; 3]);
-    let pid = server.pid().to_string();
-    let page = run(&["top", "--pid", &pid, "--once", "--interval", "0"]).stdout;
+    let page = server.page(&[]);
     assert!(page.contains("workers ") && !page.contains(" ended"), "{page}");
 }
 
 pub(crate) fn a_reload_begins_with_as_many_as_are_busy(variant: &Variant) {
     let server = start(variant);
     let clients = server.busy_clients(12);
-    let said = server.asks("reload");
-    assert_eq!(said.code, Some(0), "{said:?}");
+    server.asks("reload", 0);
     let [posts, ..] = processes(&server);
     assert_eq!(posts, 15, "3 as always, and 12");
     drop(clients);
@@ -148,14 +136,9 @@ pub(crate) fn a_killed_one_is_replaced(variant: &Variant) {
     let server = start(variant);
     let killed = server.workers()[0];
     kill(killed, Signal::KILL);
-    let is_replaced = || {
-        let workers = server.workers();
-        workers.len() == 3 && !workers.contains(&killed)
-    };
-    assert!(eventually(PATIENCE, is_replaced), "{:?}", server.workers());
+    comes_to(|| server.workers(), |now| now.len() == 3 && !now.contains(&killed));
     server.connect().get("/small.txt").expect(200);
-    let said = format!("(process {killed}) was killed by signal 9; replaced in 0 ms");
-    server.says(&said);
+    server.says(&format!("(process {killed}) was killed by signal 9; replaced in 0 ms"));
     // Checks that find nothing to do.
     thread::sleep(Duration::from_millis(2500));
     assert_eq!(processes(&server), [3, 3, 3]);

@@ -1,18 +1,11 @@
 //! Reloads and upgrades: the process stays, its workers are replaced, and no request fails.
 
-use crate::client::Endpoint;
-use crate::harness::{PATIENT, program};
+use crate::client::{Endpoint, try_get};
+use crate::harness::PATIENT;
 use crate::prelude::*;
-use crate::shared::{Stop, descriptors};
-use regatta_sys::sandbox::landlock_version;
+use crate::shared::Stop;
 use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};
-use regatta_testkit::executables;
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of clients. Every second one keeps its connection, the others open one for each request.
@@ -39,7 +32,7 @@ fn ask(to: Endpoint, keep: bool, stop: &AtomicBool) -> u64 {
         if keep && !answer.closes() {
             kept = Some((client, Instant::now()));
         }
-        std::thread::sleep(BETWEEN);
+        thread::sleep(BETWEEN);
     }
     answers
 }
@@ -48,7 +41,7 @@ fn ask(to: Endpoint, keep: bool, stop: &AtomicBool) -> u64 {
 fn ask_during(to: impl Into<Endpoint>, change: impl FnOnce()) {
     let to = to.into();
     let stop = AtomicBool::new(false);
-    let answers: u64 = std::thread::scope(|scope| {
+    let answers: u64 = thread::scope(|scope| {
         let stopping = Stop(&stop);
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| {
@@ -56,9 +49,9 @@ fn ask_during(to: impl Into<Endpoint>, change: impl FnOnce()) {
                 scope.spawn(move || ask(to, client % 2 == 0, stop))
             })
             .collect();
-        std::thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(100));
         change();
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
         drop(stopping);
         clients.into_iter().map(|client| client.join().expect("no request fails")).sum()
     });
@@ -68,10 +61,8 @@ fn ask_during(to: impl Into<Endpoint>, change: impl FnOnce()) {
 /// Asks for another generation, and waits until all processes of the earlier one have ended.
 pub(crate) fn succeed(server: &Server, command: &str) {
     let before = children(server.pid());
-    let said = server.asks(command);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let left = || before.iter().any(|pid| alive(*pid));
-    assert!(eventually(PATIENCE, || !left()), "{command}: {}", server.stderr());
+    server.asks(command, 0);
+    soon(|| !before.iter().any(|pid| alive(*pid)));
     assert!(!children(server.pid()).is_empty());
 }
 
@@ -89,7 +80,12 @@ pub(crate) fn under_load(variant: &Variant) {
     // All answers, by whichever generation.
     let total = server.count("requests");
     server.connect().get("/small.txt").expect(200);
-    assert!(eventually(PATIENCE, || server.count("requests") == total + 1), "{total}");
+    server.counts("requests", total + 1);
+}
+
+/// Whether a new connection gets this text.
+fn serves(server: &Server, text: &str) -> bool {
+    server.connect().get("/small.txt").expect(200).body == text.as_bytes()
 }
 
 /// A server over a configuration file that can be replaced.
@@ -103,14 +99,10 @@ impl<'a> Configured<'a> {
     /// Starts a server on a separate address, and on one that the file names.
     fn new(variant: &'a Variant, program: &Path) -> Self {
         let site = Site::with(&[("small.txt", "text"), ("other/small.txt", "other")]);
-        let config = site.beside("regatta.toml");
-        fs::write(&config, "").expect("a file");
-        let launch = Launch::for_program(program).config(&config);
-        let root = site.root_text();
         // A file cannot override the command line.
-        let text = Self::text(variant.architecture, &root, &[ANY], variant.settings);
-        fs::write(&config, text).expect("a file");
-        let server = launch.listens(1).start();
+        let text = Self::text(variant.architecture, &site.root_text(), &[ANY], variant.settings);
+        let config = site.configure(text);
+        let server = Launch::for_program(program).config(&config).listens(1).start();
         Self { variant, site, server }
     }
 
@@ -130,7 +122,7 @@ impl<'a> Configured<'a> {
     }
 
     fn write(&self, text: &str) {
-        fs::write(self.site.beside("regatta.toml"), text).expect("a file");
+        self.site.configure(text);
     }
 
     /// Text for the same architecture and root: these addresses, and more settings.
@@ -149,16 +141,14 @@ impl<'a> Configured<'a> {
 
     /// Checks that a request for another generation is refused with a reason, and changes nothing.
     fn refuses(&self, command: &str, why: &str) {
-        assert!(eventually(PATIENCE, || self.has_one_generation()), "{}", self.server.stderr());
+        soon(|| self.has_one_generation());
         let workers = self.server.workers();
         ask_during(self.server.address(), || {
-            let said = self.server.asks(command);
-            assert_eq!(said.code, Some(1), "{why}: {said:?}");
+            self.server.asks(command, 1);
             self.server.says(why);
         });
         // Those that could not begin may still be exiting.
-        let of_before = || self.server.workers() == workers;
-        assert!(eventually(PATIENCE, of_before), "{why}: {}", self.server.stderr());
+        comes_to(|| self.server.workers(), |now| *now == workers);
     }
 }
 
@@ -184,7 +174,7 @@ pub(crate) fn changes_everything(variant: &Variant) {
     // A removed address refuses connections after a moment.
     own.write(&Configured::text("sped", &root, &[ANY], &[]));
     ask_during(first, || succeed(&own.server, "reload"));
-    assert!(eventually(PATIENCE, || TcpStream::connect(other).is_err()), "still listening");
+    soon(|| TcpStream::connect(other).is_err());
     assert_eq!(Client::connect(first).get("/small.txt").expect(200).body, b"text");
     assert!(own.server.end(Signal::TERM).success());
 }
@@ -223,8 +213,8 @@ pub(crate) fn the_pid_file_of_another_server_changes_nothing() {
     let variant = Variant::find("sped_epoll");
     let own = Configured::new(variant, &program());
     let [file, taken] = ["own.pid", "other.pid"].map(|name| own.site.beside(name));
+    let other = Launch::new(variant, common()).set_path("server.pid_file", &taken).start();
     let set = |file: &Path| format!("server.pid_file={}", file.display());
-    let other = Launch::new(variant, common()).set(set(&taken)).start();
     let write = |file: &Path| own.write(&own.same(&[ANY], &[&set(file)]));
     write(&file);
     succeed(&own.server, "reload");
@@ -260,9 +250,7 @@ impl Program {
         executables::script(&new, &script);
         fs::rename(&new, &self.0).expect("ours");
     }
-}
 
-impl Program {
     /// Replaces the program by a script that runs `serve`. From the second time on it runs `act`
     /// before: the first run is the trial, the second is real. `mark` distinguishes them.
     fn acts_in_earnest(&self, mark: &Path, act: &str, serve: &str) {
@@ -335,16 +323,26 @@ pub(crate) fn a_master_that_waits_opens_its_log_anew() {
     // The trial can listen there. The real run, with its log open, cannot.
     program.acts_in_earnest(&mark, &format!("mkdir {}", socket.display()), SERVE);
     let refused = |log: &Path, why: &str| {
-        let said = own.server.asks("upgrade");
-        assert_eq!(said.code, Some(1), "{said:?}");
+        own.server.asks("upgrade", 1);
         soon(|| fs::read_to_string(log).is_ok_and(|text| text.contains(why)));
     };
     refused(&log, "its workers could not begin");
     fs::rename(&log, &old).expect("ours");
     own.server.signal(Signal::USR1);
     let is_open = || descriptors(own.server.pid()).into_values().any(|open| open == old);
-    assert!(eventually(PATIENCE, || log.exists() && !is_open()), "it has the old one open");
+    soon(|| log.exists() && !is_open());
     refused(&log, "reload: it was refused");
+}
+
+/// A service manager at this path. Each call returns its next message.
+pub(crate) fn manager(place: &Path) -> impl Fn() -> String {
+    let socket = UnixDatagram::bind(place).expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+    move || {
+        let mut bytes = [0; 256];
+        let count = socket.recv(&mut bytes).expect("a message");
+        String::from_utf8_lossy(&bytes[..count]).into_owned()
+    }
 }
 
 /// `READY` for the generation in progress comes before `RELOADING` for the next.
@@ -353,12 +351,9 @@ pub(crate) fn a_service_manager_is_told_of_each_reload_by_itself() {
     let own = Configured::new(Variant::find("sped_epoll"), &program.0);
     let [notify, mark, begins, go] =
         ["notify", "mark", "begins", "go"].map(|name| own.site.beside(name));
-    let manager = UnixDatagram::bind(&notify).expect("a socket");
-    manager.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let hear = manager(&notify);
     let hears = |start: &str, end: &str| {
-        let mut bytes = [0; 256];
-        let count = manager.recv(&mut bytes).expect("a message");
-        let said = String::from_utf8_lossy(&bytes[..count]);
+        let said = hear();
         assert!(said.starts_with(start) && said.ends_with(end), "{start} {end}: {said}");
     };
     let serve = format!("NOTIFY_SOCKET={} {SERVE}", notify.display());
@@ -386,13 +381,11 @@ pub(crate) fn a_command_waits_for_what_it_has_asked_for() {
     own.server.signal(Signal::USR2);
     soon(|| begins.exists());
     own.write("[server\n");
-    let said = std::thread::scope(|scope| {
-        let said = scope.spawn(|| own.server.asks("reload"));
-        std::thread::sleep(Duration::from_secs(1));
+    thread::scope(|scope| {
+        scope.spawn(|| own.server.asks("reload", 1));
+        thread::sleep(Duration::from_secs(1));
         fs::write(&go, "").expect("ours");
-        said.join().expect("it ends")
     });
-    assert_eq!(said.code, Some(1), "{said:?}");
     for part in ["generation 2 serves", "regatta.toml:", "reload: it was refused"] {
         own.server.says(part);
     }
@@ -413,13 +406,12 @@ pub(crate) fn new_paths_of_workers_that_cannot_begin_are_removed() {
     program.replace("exec env -u REGATTA_INJECT PROGRAM \"$@\"");
     succeed(&own.server, "upgrade");
     for path in &paths {
-        let mut stream = UnixStream::connect(path).expect("somebody listens");
+        let stream = UnixStream::connect(path).expect("somebody listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
-        let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-        stream.write_all(request).expect("somebody accepts");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        assert!(answer.starts_with("HTTP/1.1 "), "{}: {answer:?}", path.display());
+        let answer = try_get(stream, "/", ("Connection", "close"));
+        let is_answer =
+            |(head, _, ended): &(String, _, bool)| *ended && head.starts_with("HTTP/1.1 ");
+        assert!(answer.as_ref().is_some_and(is_answer), "{}: {answer:?}", path.display());
     }
 }
 
@@ -430,11 +422,11 @@ pub(crate) fn the_old_drain_too(variant: &Variant) {
     let mut own = Configured::new(variant, &program.0);
     cannot_begin(&own, &program);
     let mut held = own.server.asked("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
-    std::thread::sleep(Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     own.server.signal(Signal::TERM);
-    std::thread::sleep(Duration::from_millis(20));
+    thread::sleep(Duration::from_millis(20));
     own.server.signal(Signal::TERM);
-    std::thread::sleep(Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     held.send("\r\n");
     held.answer("GET").expect(200);
     assert!(own.server.exit_within(PATIENCE).is_some_and(|status| status.success()));
@@ -444,16 +436,14 @@ pub(crate) fn kills_in_between(variant: &Variant) {
     let mut server = start(variant);
     // Keeps the first generation until its drain is over.
     let mut held = server.asked("GET /small.txt HTTP/1.1\r\nHost: a\r\n");
-    std::thread::sleep(Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     let before = children(server.pid());
-    let said = server.asks("reload");
-    assert_eq!(said.code, Some(0), "{said:?}");
+    server.asks("reload", 0);
     let of_now = || children(server.pid()).into_iter().filter(|pid| !before.contains(pid));
     let killed = of_now().next().expect("a worker of now");
     kill(killed, Signal::KILL);
     soon(|| of_now().any(|pid| pid != killed) && !alive(killed));
-    let serves = || TcpStream::connect(server.address()).is_ok();
-    assert!(serves());
+    assert!(TcpStream::connect(server.address()).is_ok());
     server.connect().get("/small.txt").expect(200);
     held.send("\r\n");
     held.answer("GET").expect(200);
@@ -464,14 +454,11 @@ pub(crate) fn kills_in_between(variant: &Variant) {
 pub(crate) fn a_root_out_of_reach(variant: &Variant) {
     let site = Site::with(&[("small.txt", "text")]);
     let other = Site::with(&[("small.txt", "other")]);
-    let (current, next) = (site.beside("current"), site.beside("next"));
-    symlink(site.root(), &current).expect("a link");
-    let server = Launch::new(variant, &current).start();
-    let is_served = |text: &[u8]| server.connect().get("/small.txt").expect(200).body == text;
-    assert!(is_served(b"text"));
-    symlink(other.root(), &next).expect("a link");
-    fs::rename(&next, &current).expect("a rename");
-    assert!(eventually(PATIENCE, || is_served(b"other")), "{}", server.stderr());
+    site.lead("current", site.root());
+    let server = Launch::new(variant, &site.beside("current")).start();
+    assert!(serves(&server, "text"));
+    site.lead("current", other.root());
+    soon(|| serves(&server, "other"));
     if landlock_version() > 0 {
         let said = ["(server.sandbox): reloading", "generation 2 serves"];
         soon(|| said.iter().all(|said| server.stderr().contains(said)));
@@ -481,28 +468,19 @@ pub(crate) fn a_root_out_of_reach(variant: &Variant) {
 /// No command has asked to read the file, whatever it says by then.
 pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
     let own = Configured::new(variant, &program());
-    let others = [("first", "one"), ("second", "two"), ("third", "three")]
-        .map(|(name, text)| (name, text, Site::with(&[("small.txt", text)])));
-    let (current, next) = (own.site.beside("current"), own.site.beside("next"));
-    let lead = |to: &Site| {
-        symlink(to.root(), &next).expect("a link");
-        fs::rename(&next, &current).expect("a rename");
-    };
+    let others = ["one", "two", "three"].map(|text| (text, Site::with(&[("small.txt", text)])));
     let [first, second, third] = &others;
-    lead(&first.2);
-    let root = current.to_str().expect("text");
-    own.write(&own.same(&[ANY], &[]).replace(&own.site.root_text(), root));
+    own.site.lead("current", first.1.root());
+    let root = own.site.beside("current").display().to_string();
+    own.write(&own.same(&[ANY], &[]).replace(&own.site.root_text(), &root));
     succeed(&own.server, "reload");
-    let is_served =
-        |text: &str| own.server.connect().get("/small.txt").expect(200).body == text.as_bytes();
-    assert!(is_served(first.1));
+    assert!(serves(&own.server, first.0));
     // Half written; then complete, but not to be applied yet.
     let changed = Configured::text("symped", &own.site.root_text(), &[ANY], &[]);
-    for ((name, text, site), file) in [(second, "[server\n"), (third, &*changed)] {
+    for ((text, site), file) in [(second, "[server\n"), (third, &*changed)] {
         own.write(file);
-        lead(site);
-        let followed = || is_served(text);
-        assert!(eventually(PATIENCE, followed), "{name}: {}", own.server.stderr());
+        own.site.lead("current", site.root());
+        assert!(eventually(PATIENCE, || serves(&own.server, text)), "{text}");
         assert_eq!(own.server.top()["server"]["architecture"], variant.architecture);
     }
     own.write("[server\n");
@@ -512,35 +490,27 @@ pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
 /// A certificate that has expired stops neither a start, nor a reload of the server that has it.
 /// One that a reload would bring is refused.
 pub(crate) fn an_expired_certificate_is_served(variant: &Variant) {
-    let home = Site::with(&[]);
+    let home = Site::new();
     let [first, second] = ["one", "two"].map(|text| (text, Site::with(&[("small.txt", text)])));
-    let (current, next) = (home.beside("current"), home.beside("next"));
-    let lead = |to: &Site| {
-        symlink(to.root(), &next).expect("a link");
-        fs::rename(&next, &current).expect("a rename");
-    };
-    lead(&first.1);
+    home.lead("current", first.1.root());
     let certificate = home.beside("old.pem");
     let expires_in = |year: i32| {
         let made = MadeCertificate::new(&["a.example"], 2020..year, &PKCS_ECDSA_P256_SHA256);
         made.write(&certificate);
     };
     expires_in(2021);
-    let launch = Launch::new(variant, &current).set("tls.listen=127.0.0.1:0");
-    let server = launch.set(format!("tls.certificate={}", certificate.display())).start();
-    let is_served =
-        |text: &str| server.connect().get("/small.txt").expect(200).body == text.as_bytes();
-    assert!(is_served(first.0));
+    let launch = Launch::new(variant, &home.beside("current")).set("tls.listen=127.0.0.1:0");
+    let server = launch.set_path("tls.certificate", &certificate).start();
+    assert!(serves(&server, first.0));
     server.says("[tls-expired]");
-    lead(&second.1);
-    assert!(eventually(PATIENCE, || is_served(second.0)), "{}", server.stderr());
+    home.lead("current", second.1.root());
+    soon(|| serves(&server, second.0));
     succeed(&server, "reload");
     expires_in(2022);
-    let said = server.asks("reload");
-    assert_eq!(said.code, Some(1), "{said:?}");
+    server.asks("reload", 1);
     server.says("expired on Sat, 01 Jan 2022");
     server.says("reload: it was refused");
-    assert!(is_served(second.0));
+    assert!(serves(&server, second.0));
 }
 
 pub(crate) fn logs_that_the_server_made(variant: &Variant) {
@@ -548,12 +518,9 @@ pub(crate) fn logs_that_the_server_made(variant: &Variant) {
     let logs = site.beside("logs");
     fs::create_dir(&logs).expect("a folder");
     fs::set_permissions(&logs, fs::Permissions::from_mode(0o1777)).expect("ours");
-    let log = |key| format!("log.{key}={}", logs.join(key).display());
-    let launch = Launch::new(variant, &site.root());
-    let server = launch.set(log("access")).set(log("error")).start();
-    let said = server.asks("reload");
-    let errors = fs::read_to_string(logs.join("error")).expect("a log");
-    assert_eq!(said.code, Some(0), "{said:?}\n{errors}");
+    let launch = Launch::new(variant, &site.root()).log(&logs.join("access"));
+    let server = launch.set_path("log.error", &logs.join("error")).start();
+    server.asks("reload", 0);
 }
 
 /// The server adds them once, however many upgrades follow, and a reload keeps them.
@@ -576,8 +543,7 @@ pub(crate) fn a_program_that_adds_arguments(variant: &Variant) {
 }
 
 pub(crate) fn a_client_has_its_requests_once(variant: &Variant) {
-    let limits = ["limits.client_rate=1", "limits.client_burst=60"];
-    let server = Launch::new(variant, common()).sets(&limits).start();
+    let server = start_with(variant, &["limits.client_rate=1", "limits.client_burst=60"]);
     let begun = Instant::now();
     // Asks until it is refused, and counts the answers.
     let granted = || {
@@ -601,10 +567,10 @@ pub(crate) fn nothing_is_left(variant: &Variant) {
             server.says(&format!("generation {generation} is gone"));
         }
         // The master forgets a generation a moment after reporting its end.
-        std::thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(100));
     };
     reloads(1..2);
     let first = open();
     reloads(2..6);
-    assert!(eventually(PATIENCE, || open() <= first), "{first} descriptors, and then {}", open());
+    comes_to(open, |open| *open <= first);
 }
