@@ -1,6 +1,5 @@
 //! systems.md §8.6, BIO, AIO and the self-adapting server: readers, responders, and reasons.
 
-use crate::disk::{tasks, worker};
 use crate::prelude::*;
 use crate::slow_disk::{HANGS, cold_site, with_disk};
 
@@ -16,8 +15,8 @@ fn count_tasks(server: &Server, name: &str) -> usize {
 pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
     let server = start_with(variant, &["adapt.threads=3", "adapt.aio_threads=2"]);
     let pollers = usize::from(variant.architecture != "bio");
-    let right = || [count_tasks(&server, "pool"), count_tasks(&server, "poller")] == [3, pollers];
-    assert!(eventually(PATIENCE, right), "{:?}", tasks(worker(&server)));
+    let counts = || ["pool", "poller"].map(|name| count_tasks(&server, name));
+    comes_to(counts, |counts| *counts == [3, pollers]);
     let mut clients = server.clients(60);
     send_all(&mut clients, get("/size-65537.bin"));
     for client in &mut clients {
@@ -34,9 +33,7 @@ pub(crate) fn a_read_holds_no_thread(variant: &Variant) {
     let server = with_disk(variant, &site).sets(&[HANGS, "adapt.threads=1"]).start();
     let mut cold = server.asked(get("/small.bin"));
     server.counts("aio_started", 1);
-    for _ in 0..5 {
-        server.connect().get("/page.txt").expect(200);
-    }
+    (0..5).for_each(|_| drop(server.connect().get("/page.txt").expect(200)));
     server.counts("aio_completed", 5);
     assert!(cold.silent_for(Duration::from_millis(10)));
 }
@@ -47,7 +44,7 @@ pub(crate) fn a_read_holds_its_thread(variant: &Variant) {
     let server = with_disk(variant, &site).sets(&settings).start();
     let (mut cold, mut other) = (server.connect(), server.connect());
     cold.send(get("/small.bin"));
-    assert!(eventually(PATIENCE, || server.count("hand_overs") >= 1));
+    server.reaches("hand_overs", 1);
     other.send(get("/page.txt"));
     assert!(other.silent_for(SILENCE), "there is a second thread");
     cold.answer("GET").expect(200);
@@ -74,15 +71,14 @@ pub(crate) fn reads_follow_the_queue(variant: &Variant) {
     let (mut first, mut page) = (server.connect(), server.connect());
     page.get("/page.txt").expect(200);
     first.send(get("/small.bin"));
-    let decided = |reads: usize| eventually(PATIENCE, || decisions(&server).len() == reads);
-    assert!(decided(2), "{:?}", decisions(&server));
+    let decided = |reads: usize| comes_to(|| decisions(&server), |all| all.len() == reads);
+    decided(2);
     // The only thread reads: these clients wait for it.
     let mut waiting = server.clients(3);
     send_all(&mut waiting, get("/page.txt"));
     first.answer("GET").expect(200);
     answer_all(&mut waiting, 200);
-    assert!(decided(5), "{:?}", decisions(&server));
-    let decisions = decisions(&server);
+    let decisions = decided(5);
     for (way, queue) in &decisions {
         assert_eq!(way == "async", *queue > 0, "{decisions:?}");
     }
@@ -106,7 +102,7 @@ pub(crate) fn threads_that_read_end(variant: &Variant) {
         }
     }
     assert!((1..=2).contains(&most), "{most} threads read");
-    assert!(eventually(PATIENCE, || count_tasks(&server, "aio") == 0), "they end");
+    comes_to(|| count_tasks(&server, "aio"), |readers| *readers == 0);
     clients[0].get("/small.txt").expect(200);
 }
 
@@ -115,9 +111,7 @@ pub(crate) fn the_poller_waits_for_no_client(variant: &Variant) {
     site.put("long.bin", pattern(1_000_000, 1));
     let server = Launch::new(variant, &site.root()).set("adapt.threads=8").start();
     let mut slow: Vec<Client> = (0..4).map(|_| server.slow_reader("/long.bin")).collect();
-    for _ in 0..10 {
-        server.connect().get("/page.txt").expect(200);
-    }
+    (0..10).for_each(|_| drop(server.connect().get("/page.txt").expect(200)));
     for client in &mut slow {
         assert!(client.take(1_000_000) == pattern(1_000_000, 1));
     }

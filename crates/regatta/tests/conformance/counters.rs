@@ -1,7 +1,6 @@
 //! `regatta top --json`: the counters agree with the requests to the server.
 
 use crate::prelude::*;
-use serde_json::Value;
 
 /// The value of a counter or gauge, all workers together.
 pub(crate) fn counter(top: &Value, name: &str) -> u64 {
@@ -62,38 +61,32 @@ pub(crate) fn of_replies(variant: &Variant) {
     assert!(counter(&top, "bytes_sent") < (5 << 20) + 16_384);
 }
 
-pub(crate) fn of_the_cache(variant: &Variant) {
-    if variant.has("cache.enabled=false") {
-        return of_no_cache(variant);
-    }
-    let server = start(variant);
-    let mut client = server.asked(get("/small.txt").repeat(50));
-    (0..50).for_each(|_| drop(client.answer("GET").expect(200)));
+/// Counters after fifty requests for a target, in one pipeline on connection number `connection`.
+fn after_fifty(server: &Server, target: &str, status: u16, connection: u64) -> Value {
+    let mut client = server.asked(get(target).repeat(50));
+    (0..50).for_each(|_| drop(client.answer("GET").expect(status)));
     drop(client);
-    let top = read(&server, "connections_closed", 1);
+    read(server, "connections_closed", connection)
+}
+
+pub(crate) fn of_the_cache(variant: &Variant) {
+    let server = start(variant);
+    let top = after_fifty(&server, "/small.txt", 200, 1);
+    if variant.has("cache.enabled=false") {
+        // Every request opens its file.
+        expect(&top, "requests=50 cache_hits=0 cache_entries=0");
+        assert!(counter(&top, "opens") >= 50);
+        return;
+    }
     let counts = "requests=50 cache_lookups=50 cache_fills=1 cache_evictions=0 cache_entries=1 \
                   cache_negative_hits=0";
     expect(&top, counts);
     // An entry is revalidated after a second, should this machine be that slow.
     let again = counter(&top, "cache_revalidations");
     assert_eq!(counter(&top, "cache_hits"), 49 - again);
-    let mut client = server.asked(get("/missing.txt").repeat(50));
-    (0..50).for_each(|_| assert_eq!(client.answer("GET").status, 404));
-    drop(client);
-    let top = read(&server, "connections_closed", 2);
+    let top = after_fifty(&server, "/missing.txt", 404, 2);
     assert!(counter(&top, "cache_negative_hits") >= 45, "{top}");
     assert!(counter(&top, "opens") <= 8, "{top}");
-}
-
-/// Without a cache every request opens its file.
-fn of_no_cache(variant: &Variant) {
-    let server = start(variant);
-    let mut client = server.asked(get("/small.txt").repeat(50));
-    (0..50).for_each(|_| drop(client.answer("GET").expect(200)));
-    drop(client);
-    let top = read(&server, "connections_closed", 1);
-    expect(&top, "requests=50 cache_hits=0 cache_entries=0");
-    assert!(counter(&top, "opens") >= 50);
 }
 
 pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
@@ -107,10 +100,7 @@ pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
     last.ask("GET", "/small.txt", &[("Connection", "close")]).expect(200);
     last.finish();
     drop((idle, partial, last));
-    let mut torn = server.connect_narrow();
-    torn.send(request("GET", "/sparse.bin", &[]));
-    torn.take(1000);
-    torn.abort();
+    server.tear("/sparse.bin");
     let top = read(&server, "connections_closed", 4);
     let counts = "closed_idle_deadline=1 closed_head_deadline=1 closed_finished=1 closed_reset=1 \
                   replies_cut=1 connections_open=0 requests_open=0";
@@ -278,8 +268,7 @@ pub(crate) fn top_of_a_pipeline() {
         let sum: u64 = (0..names.len()).map(|at| of(at, name)).sum();
         assert_eq!(sum, counter(&top, name), "{name}");
     }
-    let pid = server.pid().to_string();
-    let page = run(&["top", "--pid", &pid, "--once", "--interval", "0"]).stdout;
+    let page = server.page(&[]);
     for name in names {
         let rows = page.lines().filter(|line| line.split_whitespace().next() == Some(name));
         assert_eq!(rows.count(), 1, "{name}: {page}");

@@ -2,8 +2,6 @@
 
 use crate::prelude::*;
 use crate::slow_disk::evict;
-use regatta_testkit::skips::skip;
-use std::fs;
 
 /// Settings under which every request opens its file and sends it from there.
 const UNCACHED: [&str; 2] = ["cache.enabled=false", "cache.body_bytes_max=0"];
@@ -22,8 +20,7 @@ pub(crate) fn tasks(pid: u32) -> Vec<String> {
 }
 
 fn ask_for_many(server: &Server) {
-    let mut clients = server.clients(30);
-    burst(&mut clients, "/size-65537.bin");
+    burst(&mut server.clients(30), "/size-65537.bin");
 }
 
 /// A single task runs the connections; the others are helpers, started on demand up to the limit.
@@ -38,11 +35,11 @@ pub(crate) fn helpers_are_the_other_tasks(variant: &Variant) {
     let idle = || tasks(main).len() - 1 + children(main).len();
     // The third is stopped when another has had a task a second later.
     let mut client = server.connect();
-    let settled = || {
+    let kept = || {
         client.get("/missing.txt").expect(404);
-        (1..=2).contains(&idle())
+        idle()
     };
-    assert!(eventually(PATIENCE, settled), "{} are kept", idle());
+    comes_to(kept, |kept| (1..=2).contains(kept));
     // A thread ends a moment after it was released.
     soon(|| server.count("helpers_open") == idle() as u64);
     if variant.has("amped.helper_kind=processes") {
@@ -94,8 +91,9 @@ pub(crate) fn a_killed_helper_is_replaced(variant: &Variant) {
 /// Reads from memory are never deferred; others are, and are answered all the same.
 pub(crate) fn only_what_would_block_is_deferred(variant: &Variant) {
     let site = Site::new();
-    site.put("page.bin", vec![7; 300_000]);
-    site.put("small.bin", vec![8; 3000]);
+    let (page, small) = (vec![7_u8; 300_000], vec![8_u8; 3000]);
+    site.put("page.bin", &page);
+    site.put("small.bin", &small);
     let launch = Launch::new(variant, &site.root()).set("cache.body_bytes_max=4096");
     let server = launch.set("cache.enabled=false").start();
     let mut client = server.connect();
@@ -105,41 +103,35 @@ pub(crate) fn only_what_would_block_is_deferred(variant: &Variant) {
     let before = server.count("laio_deferred");
     assert!(before <= 2, "{before} deferrals of two opens");
     for _ in 0..3 {
-        assert_eq!(client.get("/page.bin").expect(200).body, vec![7; 300_000]);
-        assert_eq!(client.get("/small.bin").expect(200).body, vec![8; 3000]);
+        client.get("/page.bin").expect(200).has(&page);
+        client.get("/small.bin").expect(200).has(&small);
     }
     assert_eq!(server.count("laio_deferred"), before, "all of it was in memory");
     let inline = server.count("laio_inline");
     assert!(inline > 2, "{inline} operations at once");
     evict(&site, "page.bin", 0);
-    assert_eq!(client.get("/page.bin").expect(200).body, vec![7; 300_000]);
+    client.get("/page.bin").expect(200).has(&page);
     let deferred = server.count("laio_deferred");
     if deferred == before {
         return skip("needs a file system that lets go of its files");
     }
     assert!(deferred <= before + 2, "{deferred} deferrals for two pieces");
-    assert_eq!(client.get("/page.bin").expect(200).body, vec![7; 300_000]);
+    client.get("/page.bin").expect(200).has(&page);
     assert_eq!(server.count("laio_deferred"), deferred, "it is in memory again");
     assert_eq!(server.count("disk_completions_dropped"), 0);
 }
 
 pub(crate) fn cold_files_go_to_who_asked(variant: &Variant) {
     let site = Site::new();
-    let names: Vec<String> = (0..24).map(|at| format!("file-{at}.bin")).collect();
-    for (at, name) in names.iter().enumerate() {
-        site.put(name, pattern(600_000 + at, at));
-    }
+    let bytes = |at: usize| pattern(600_000 + at, at);
+    (0..24).for_each(|at| site.put(&format!("{at}.bin"), bytes(at)));
     let server = Launch::new(variant, &site.root()).start();
     for _ in 0..3 {
-        for name in &names {
-            evict(&site, name, 0);
-        }
-        let mut clients: Vec<_> = names.iter().map(|_| server.connect()).collect();
-        for (client, name) in clients.iter_mut().zip(&names) {
-            client.send(get(&format!("/{name}")));
-        }
+        (0..24).for_each(|at| evict(&site, &format!("{at}.bin"), 0));
+        let mut clients = server.clients(24);
+        send_numbered(&mut clients);
         for (at, client) in clients.iter_mut().enumerate() {
-            assert!(client.answer("GET").expect(200).body == pattern(600_000 + at, at), "{at}");
+            client.answer("GET").expect(200).has(&bytes(at));
         }
     }
 }

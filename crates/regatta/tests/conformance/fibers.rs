@@ -1,6 +1,5 @@
 //! systems.md §8.6, Knot: user threads in one kernel thread, a connection each, and helpers.
 
-use crate::disk::worker;
 use crate::inspect::tasks;
 use crate::prelude::*;
 
@@ -15,11 +14,9 @@ pub(crate) fn one_task_and_its_helpers(variant: &Variant) {
     let helpers = setting.map_or(HELPERS, |number| number.parse().expect("a number"));
     let server = start(variant);
     let worker = worker(&server);
-    assert!(eventually(PATIENCE, || tasks(worker) == 1 + helpers), "{} tasks", tasks(worker));
+    comes_to(|| tasks(worker), |tasks| *tasks == 1 + helpers);
     let mut clients = server.clients(40);
-    for _ in 0..3 {
-        burst(&mut clients, "/size-65537.bin");
-    }
+    (0..3).for_each(|_| burst(&mut clients, "/size-65537.bin"));
     assert_eq!(tasks(worker), 1 + helpers, "under load");
     assert_eq!(server.count("connections_open_max"), 40);
     // Each run of a user thread makes progress.
@@ -32,7 +29,7 @@ pub(crate) fn a_connection_each(variant: &Variant) {
     let server = start_with(variant, &["limits.connections_max=3", "accept.when_full=pause"]);
     let mut clients = server.busy_clients(3);
     let mut last = server.asked(get("/small.txt"));
-    std::thread::sleep(Duration::from_millis(200));
+    thread::sleep(Duration::from_millis(200));
     assert_eq!((server.count("accept_ok"), server.open_connections()), (3, 3));
     drop(clients.pop());
     last.answer("GET").expect(200);
@@ -46,8 +43,7 @@ pub(crate) fn a_scheduler_may_spin(variant: &Variant) {
     client.get("/size-65537.bin").expect(200);
     // No request is pending, and the machine may have other work.
     let before = server.cpu();
-    let used = || server.cpu() - before;
-    assert!(eventually(PATIENCE, || used() > Duration::from_millis(100)), "{:?}", used());
+    comes_to(|| server.cpu() - before, |used| *used > Duration::from_millis(100));
     client.get("/size-65537.bin").expect(200);
 }
 
@@ -57,8 +53,7 @@ pub(crate) fn a_stack_is_long_enough(variant: &Variant) {
     // One run in 256 is measured.
     for _ in 0..200 {
         for path in ["/small.txt", "/size-65537.bin", "/missing.txt", "/"] {
-            client.send(get(path));
-            client.answer("GET");
+            client.get(path);
         }
     }
     let used = server.count("stack_bytes_max");
@@ -69,8 +64,7 @@ pub(crate) fn a_stack_is_long_enough(variant: &Variant) {
 pub(crate) fn a_helper_waits_for_its_client(variant: &Variant) {
     let server = Launch::new(variant, common()).set("fiber.helper_poll_ms=50").start();
     let _client = server.stuck_client();
-    let given_up = || server.count("helper_polls_timed_out");
-    assert!(eventually(PATIENCE, || given_up() >= 3), "{} times", given_up());
+    server.reaches("helper_polls_timed_out", 3);
     server.connect().get("/small.txt").expect(200);
 }
 
@@ -78,9 +72,9 @@ pub(crate) fn a_helper_waits_for_its_client(variant: &Variant) {
 pub(crate) fn the_scheduler_waits_for_the_client(variant: &Variant) {
     let server = start(variant);
     let _client = server.stuck_client();
-    std::thread::sleep(Duration::from_millis(200));
+    thread::sleep(Duration::from_millis(200));
     let before = server.count("helper_tasks_send");
-    std::thread::sleep(Duration::from_millis(200));
+    thread::sleep(Duration::from_millis(200));
     assert_eq!(server.count("helper_tasks_send"), before, "nothing is tried for it");
     assert_eq!(server.count("helper_polls"), 0);
     server.connect().get("/small.txt").expect(200);
@@ -92,9 +86,7 @@ pub(crate) fn a_helper_sends_with_one_call(variant: &Variant) {
     let server = start(variant);
     let mut clients = server.clients(CLIENTS);
     send_all(&mut clients, get("/size-5242880.bin"));
-    for client in &mut clients {
-        assert_eq!(client.answer("GET").expect(200).body.len(), 5 << 20);
-    }
+    bodies_are(&mut clients, sized(5 << 20));
     assert_eq!(server.count("sendfile_calls"), CLIENTS as u64);
     assert_eq!(server.count("helper_tasks_send"), CLIENTS as u64);
     assert_eq!(server.count("sendfile_would_block"), 0);

@@ -1,18 +1,9 @@
 //! systems.md §8.6, Flash: two kinds of helper processes, their tasks, and mapped files.
 
-use crate::disk::{tasks, worker};
 use crate::prelude::*;
 use crate::slow_disk::{HANGS, cold_site, evict, put_cold, with_disk};
 use regatta_sys::{Resident, StaticFile, by_mincore};
-use regatta_testkit::skips::skip;
-use std::fs::File;
 use std::thread::{scope, sleep};
-
-/// Waits until a counter has this value.
-fn reaches(server: &Server, name: &str, value: u64) {
-    let there = eventually(PATIENCE, || server.count(name) >= value);
-    assert!(there, "{name} is {}, not {value}", server.count(name));
-}
 
 /// Makes a server look up names that do not exist, all at once.
 fn ask_for_names(server: &Server) {
@@ -28,22 +19,21 @@ fn ask_for_names(server: &Server) {
 /// without work.
 pub(crate) fn helpers_are_processes_of_two_kinds(variant: &Variant) {
     let launch = Launch::new(variant, common()).set("cache.enabled=false");
-    let launch = launch.sets(&["flash.start_delay_ms=0", "flash.helper_idle_ms=100"]);
-    let server = launch.start();
+    let server = launch.sets(&["flash.start_delay_ms=0", "flash.helper_idle_ms=100"]).start();
     let main = worker(&server);
     assert_eq!((tasks(main).len(), children(main).len()), (1, 0), "none before they are needed");
-    let two = || {
+    let asked_for_names = || {
         ask_for_names(&server);
-        children(main).len() == 2
+        children(main)
     };
-    assert!(eventually(PATIENCE, two), "{} look up names", children(main).len());
+    comes_to(asked_for_names, |helpers| helpers.len() == 2);
     assert_eq!(server.count("helpers_open_max"), 2);
     let mut client = server.connect();
-    let one = || {
+    let asked_by_one = || {
         client.get("/missing.txt").expect(404);
-        children(main).len() == 1
+        children(main)
     };
-    assert!(eventually(PATIENCE, one), "{} are kept for one client", children(main).len());
+    comes_to(asked_by_one, |helpers| helpers.len() == 1);
     let mut clients = server.clients(30);
     burst(&mut clients, "/size-65537.bin");
     let helpers = children(main);
@@ -62,12 +52,10 @@ pub(crate) fn a_reply_is_one_call(variant: &Variant) {
     let server = start(variant);
     let mut client = server.connect();
     let first = client.get("/size-4096.bin").expect(200).body;
-    reaches(&server, "replies", 1);
+    server.reaches("replies", 1);
     let before = server.count("send_calls");
-    for _ in 0..REPLIES {
-        assert!(client.get("/size-4096.bin").expect(200).body == first);
-    }
-    reaches(&server, "replies", 1 + REPLIES);
+    (0..REPLIES).for_each(|_| drop(client.get("/size-4096.bin").expect(200).has(&first)));
+    server.reaches("replies", 1 + REPLIES);
     assert_eq!(server.count("send_calls") - before, REPLIES);
     assert_eq!((server.count("sendfile_calls"), server.count("maps_added")), (0, 1));
     assert_eq!(server.count("helper_tasks_prefetch"), 1, "mapped, it takes no helper");
@@ -81,12 +69,10 @@ pub(crate) fn clients_of_one_file_share_a_task(variant: &Variant) {
     let server = with_disk(variant, &site).set("lab.disk_seek_us=3000000").start();
     let (mut first, mut second) = (server.connect(), server.connect());
     first.send(get("/one.bin"));
-    reaches(&server, "helper_tasks_prefetch", 1);
+    server.reaches("helper_tasks_prefetch", 1);
     second.send(get("/one.bin"));
-    reaches(&server, "flash_coalesced", 1);
-    for client in [&mut first, &mut second] {
-        assert!(client.answer("GET").expect(200).body == body);
-    }
+    server.reaches("flash_coalesced", 1);
+    bodies_are(&mut [first, second], &body);
     assert_eq!(server.count("helper_tasks_prefetch"), 1);
     assert_eq!(server.count("flash_coalesced"), 1);
 }
@@ -94,22 +80,18 @@ pub(crate) fn clients_of_one_file_share_a_task(variant: &Variant) {
 pub(crate) fn helpers_are_started_one_by_one(variant: &Variant) {
     const DELAY: Duration = Duration::from_secs(2);
     let Some(site) = cold_site() else { return };
-    for at in 0..4 {
-        put_cold(&site, &format!("{at}.bin"), &pattern(10_000, at));
-    }
+    (0..4).for_each(|at| put_cold(&site, &format!("{at}.bin"), &pattern(10_000, at)));
     let server = with_disk(variant, &site).sets(&[HANGS, "flash.start_delay_ms=2000"]).start();
     let mut clients = server.clients(4);
-    for (at, client) in clients.iter_mut().enumerate().take(3) {
-        client.send(get(&format!("/{at}.bin")));
-    }
-    reaches(&server, "helper_tasks_prefetch", 3);
+    send_numbered(&mut clients[..3]);
+    server.reaches("helper_tasks_prefetch", 3);
     assert_eq!(server.count("helpers_started"), 2, "one for names, and one that reads");
     assert!(server.count("flash_delayed") >= 2);
     sleep(DELAY);
     assert_eq!(server.count("helpers_started"), 2, "nothing has come since");
     clients[3].send(get("/3.bin"));
-    reaches(&server, "helpers_started", 3);
-    reaches(&server, "helper_tasks_prefetch", 4);
+    server.reaches("helpers_started", 3);
+    server.reaches("helper_tasks_prefetch", 4);
     assert_eq!(server.count("helpers_started"), 3);
 }
 
@@ -140,9 +122,8 @@ pub(crate) fn what_is_in_memory_goes_first(variant: &Variant) {
 /// A mapped file may become shorter at any time: that ends a connection, and no process.
 pub(crate) fn no_length_ends_the_worker(variant: &Variant) {
     const LEN: u64 = 300_000;
-    let site = Site::new();
+    let site = Site::with(&[("other.txt", "other")]);
     site.put("file.bin", pattern(300_000, 6));
-    site.put("other.txt", "other");
     let server = Launch::new(variant, &site.root()).set("cache.enabled=false").start();
     let main = worker(&server);
     let file = File::options().write(true).open(site.path("file.bin")).expect("our file");

@@ -5,9 +5,6 @@ use crate::inspect::{listeners, owner, owners, processors, shared_and_writable, 
 use crate::prelude::*;
 use regatta_sys::affinity;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
 
 fn launch(settings: &[&str]) -> Launch {
     Launch::new(&Variant::plain("n-copy"), common()).sets(settings)
@@ -47,7 +44,7 @@ fn check_apart(server: &Server, copies: usize) {
 
 /// A connection from this processor: on loopback, it handles the packets there too.
 fn connect_from(cpu: usize, address: SocketAddr) -> Client {
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let connect = move || {
             let mut set = CpuSet::new();
             set.set(cpu);
@@ -63,11 +60,7 @@ pub(crate) fn copies_have_ports_of_their_own() {
     check_apart(&server, 3);
     let addresses = more_addresses(&server, 2);
     assert_eq!(addresses.iter().collect::<BTreeSet<_>>().len(), 3, "{addresses:?}");
-    for (address, worker) in addresses.iter().zip(server.workers()) {
-        let mut client = Client::connect(*address);
-        client.get("/small.txt").expect(200);
-        assert_eq!(owner(&server, client.socket()), Some(worker), "{address}");
-    }
+    each_has_an_address(&server, &addresses);
     for worker in server.top()["workers"].as_array().expect("rows") {
         assert_eq!(worker["counters"]["cache_fills"], 1, "each has its cache");
     }
@@ -79,8 +72,7 @@ pub(crate) fn ports_are_counted_up() {
     // Below the range from which the kernel chooses ports.
     let base = (20_000..30_000).step_by(7).find(|port| free(*port) && free(*port + 1));
     let base = base.expect("two free ports");
-    let launch = launch(&["event.copies=2"]).listen(&format!("127.0.0.1:{base}"));
-    let server = launch.start();
+    let server = launch(&["event.copies=2"]).listen(&format!("127.0.0.1:{base}")).start();
     let addresses = more_addresses(&server, 2);
     let fixed = addresses.iter().map(SocketAddr::port).filter(|port| *port >= base);
     let fixed: BTreeSet<_> = fixed.filter(|port| *port <= base + 1).collect();
@@ -91,17 +83,22 @@ pub(crate) fn copies_have_addresses_of_their_own() {
     let launch = launch(&["event.copies=0", "event.partition=addresses"]);
     let server = launch.listen("127.0.0.2:0").start();
     check_apart(&server, 2);
-    for (address, worker) in server.addresses().iter().zip(server.workers()) {
+    each_has_an_address(&server, server.addresses());
+}
+
+/// Fails unless each worker answers at its own address.
+fn each_has_an_address(server: &Server, addresses: &[SocketAddr]) {
+    for (address, worker) in addresses.iter().zip(server.workers()) {
         let mut client = Client::connect(*address);
         client.get("/small.txt").expect(200);
-        assert_eq!(owner(&server, client.socket()), Some(worker), "{address}");
+        assert_eq!(owner(server, client.socket()), Some(worker), "{address}");
     }
 }
 
 pub(crate) fn a_steered_connection_stays_on_its_processor() {
     let server = launch(&["event.partition=steer-cpu"]).start();
     let allowed = allowed();
-    check_apart(&server, crate::inspect::processors_at_once());
+    check_apart(&server, inspect::processors_at_once());
     assert_eq!(server.stdout_line(Duration::from_millis(100)), None, "one port, one line");
     for (cpu, worker) in allowed.iter().zip(server.workers()) {
         let mut clients: Vec<_> = (0..10).map(|_| connect_from(*cpu, server.address())).collect();
@@ -161,21 +158,15 @@ pub(crate) fn a_copy_that_is_replaced_keeps_its_socket() {
         client.get("/small.txt").expect(200);
         let pid = owner(&server, client.socket()).expect("somebody answered");
         assert_eq!((listeners(pid), processors(pid)), (socket, cpu), "{partition}");
-        let same = || {
-            let now = server.workers().into_iter().map(listeners).collect::<BTreeSet<_>>();
-            now == before
-        };
-        assert!(eventually(PATIENCE, same), "{partition}");
+        let now = || server.workers().into_iter().map(listeners).collect::<BTreeSet<_>>();
+        comes_to(|| (partition, now()), |(_, now)| *now == before);
     }
 }
 
 pub(crate) fn a_port_is_not_shared_with_strangers() {
     let server = launch(&["event.partition=steer-cpu"]).start();
-    let address = server.address().to_string();
-    let root = common().to_str().expect("text");
+    let place = ["serve", common_text(), "--listen", &server.address().to_string()];
     let set = ["--architecture", "n-copy", "--set", "event.partition=steer-cpu"];
-    let said = run(&[&["serve", root, "--listen", &address][..], &set].concat());
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stderr.contains("another process has it"), "{said:?}");
+    ends_with(1, &[place, set].concat()).names(&["another process has it"]);
     assert!(TcpStream::connect(server.address()).is_ok());
 }

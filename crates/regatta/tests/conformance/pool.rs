@@ -1,6 +1,5 @@
 //! systems.md §8.6, Hybrid: connections without a request hold no thread, and others hold one each.
 
-use crate::disk::{tasks, worker};
 use crate::prelude::*;
 
 /// A server with two threads.
@@ -18,7 +17,7 @@ pub(crate) fn threads_are_the_other_tasks(variant: &Variant) {
     let server = Launch::new(variant, common()).set("pool.threads=3").start();
     let main = worker(&server);
     let pool = || tasks(main).iter().filter(|name| *name == "pool").count();
-    assert!(eventually(PATIENCE, || pool() == 3), "{:?}", tasks(main));
+    soon(|| pool() == 3);
     let mut clients = server.clients(30);
     send_all(&mut clients, get("/size-65537.bin"));
     assert_eq!((tasks(main).len(), pool()), (4, 3), "{:?}", tasks(main));
@@ -37,11 +36,7 @@ pub(crate) fn idle_connections_hold_no_thread(variant: &Variant) {
         client.send("GET /small.txt HTTP/1.1\r\nHo");
     }
     server.connect().get("/a.txt").expect(200);
-    assert!(
-        eventually(PATIENCE, || count_away(&server) <= 1),
-        "{} with threads",
-        count_away(&server)
-    );
+    comes_to(|| count_away(&server), |away| *away <= 1);
     for client in idle.iter_mut().take(10) {
         client.send("st: a\r\n\r\n");
         client.answer("GET").expect(200);
@@ -53,9 +48,7 @@ pub(crate) fn idle_connections_hold_no_thread(variant: &Variant) {
 pub(crate) fn an_end_is_no_request(variant: &Variant) {
     let server = start(variant);
     let mut clients = server.clients(30);
-    for client in &mut clients {
-        client.repeat(2, "/small.txt");
-    }
+    clients.iter_mut().for_each(|client| client.repeat(2, "/small.txt"));
     let before = server.count("hand_overs");
     assert!(before >= 60, "{before} hand-overs of 60 requests");
     clients.pop().expect("one of thirty").abort();
@@ -70,14 +63,8 @@ pub(crate) fn a_slow_reader_holds_one_thread(variant: &Variant) {
     let server = pair(variant);
     let _slow = server.stuck_client();
     let mut others = server.clients(20);
-    for _ in 0..5 {
-        get_all(&mut others, "/small.txt");
-    }
-    assert!(
-        eventually(PATIENCE, || count_away(&server) == 1),
-        "{} with threads",
-        count_away(&server)
-    );
+    (0..5).for_each(|_| get_all(&mut others, "/small.txt"));
+    comes_to(|| count_away(&server), |away| *away == 1);
 }
 
 /// All threads are held: requests wait for one, in their order. New connections do not wait.
@@ -88,11 +75,10 @@ pub(crate) fn slow_readers_hold_all_threads(variant: &Variant) {
     let slow: Vec<_> = (0..2).map(|_| server.stuck_client()).collect();
     first.send(get("/a.txt"));
     assert!(first.silent_for(Duration::from_millis(300)), "there is a third thread");
-    let mut second = server.asked(get("/a.txt"));
+    let second = server.asked(get("/a.txt"));
     server.counts("accept_ok", 4);
     slow.into_iter().for_each(Client::abort);
-    assert_eq!(first.answer("GET").expect(200).body, b"the letter a\n");
-    assert_eq!(second.answer("GET").expect(200).body, b"the letter a\n");
+    bodies_are(&mut [first, second], b"the letter a\n");
     assert!(server.count("queue_wait_ns") > 200_000_000);
 }
 

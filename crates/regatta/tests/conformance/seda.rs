@@ -1,12 +1,8 @@
 //! Stages with queues, pools of threads and controllers, seen from outside (systems.md §8.6).
 
-use crate::disk::{tasks, worker};
 use crate::prelude::*;
 use crate::slow_disk::{HANGS, cold_site, put_cold, with_disk};
 pub(crate) use crate::threads::a_thousand_slow_clients;
-use serde_json::Value;
-use std::fs::File;
-use std::thread;
 
 /// Role of each slot of counters: the first thread, the stations, the control thread.
 const ROLES: [&str; 9] =
@@ -55,8 +51,7 @@ pub(crate) fn a_hit_passes_four_queues_a_miss_seven(variant: &Variant) {
     let mut client = server.connect();
     // A count follows its event after a moment.
     let expect = |passed: [u64; 6]| {
-        let right = eventually(PATIENCE, || puts(&server) == passed);
-        assert!(right, "{PASSED:?}: {passed:?} expected, {:?} found", puts(&server));
+        comes_to(|| (PASSED, passed, puts(&server)), |(_, passed, puts)| puts == passed);
     };
     client.get("/size-4096.bin").expect(200);
     expect([1, 1, 1, 2, 1, 1]);
@@ -83,8 +78,7 @@ pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
     let controls = ["stages.pool_every=1", "stages.disk_ms=10", "stages.disk_threshold=1"];
     let bounds = ["stages.pool_threshold=1000", "seda.disk_max=4", "seda.idle_ms=300"];
     let launch = with_disk(variant, &site).set("lab.disk_seek_us=300000");
-    let launch = launch.set("stages.decisions=changes");
-    let server = launch.sets(&controls).sets(&bounds).start();
+    let server = launch.set("stages.decisions=changes").sets(&controls).sets(&bounds).start();
     let mut clients = server.clients(12);
     send_numbered(&mut clients);
     for (at, client) in clients.iter_mut().enumerate() {
@@ -96,9 +90,8 @@ pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
         assert_eq!(of_role(&top, role, "threads_open_max"), 1, "{role}");
     }
     assert!(of_role(&top, "disk", "decisions_changed") >= 3);
-    let pid = worker(&server);
-    let reads = || tasks(pid).iter().filter(|name| *name == "disk").count();
-    assert!(eventually(PATIENCE, || reads() == 1), "{} threads for the disk", reads());
+    let reads = |tasks: &Vec<String>| tasks.iter().filter(|name| *name == "disk").count();
+    comes_to(|| tasks(worker(&server)), |tasks| reads(tasks) == 1);
     server.says("stage disk: threads=4: queue=");
 }
 
@@ -106,7 +99,7 @@ pub(crate) fn the_disk_stage_grows_and_shrinks(variant: &Variant) {
 fn is_turned_away(client: &mut Client, is_told: bool) {
     if is_told {
         let answer = client.answer("GET").expect(503);
-        assert!(answer.closes() && answer.field("Retry-After").is_some(), "{}", answer.brief());
+        assert!(answer.closes() && answer.field("Retry-After").is_some(), "{answer:?}");
         client.finish();
     } else {
         assert!(client.rest_or_reset().is_empty(), "it receives nothing");
@@ -124,13 +117,11 @@ pub(crate) fn who_is_too_many_is_turned_away(variant: &Variant) {
     let mut uploads = server.connect();
     uploads
         .send([&request("GET", "/page.txt", &[("Content-Length", "10")]), &b"12345"[..]].concat());
-    let parsed = || of_role(&server.top(), "parse", "queue_puts");
-    assert!(eventually(PATIENCE, || parsed() == 6), "{} requests", parsed());
+    comes_to(|| of_role(&server.top(), "parse", "queue_puts"), |parsed| *parsed == 6);
     let mut stuck = [server.connect(), server.connect()];
     send_numbered(&mut stuck);
     // The page was read once.
-    let puts = || of_role(&server.top(), "disk", "queue_puts");
-    assert!(eventually(PATIENCE, || puts() == 3), "{} of 2 wait for the disk", puts() - 1);
+    comes_to(|| of_role(&server.top(), "disk", "queue_puts"), |puts| *puts == 3);
     page.send(get("/page.txt"));
     is_turned_away(&mut page, variant.architecture != "haboob-2002");
     uploads.send("67890");
@@ -144,15 +135,12 @@ pub(crate) fn who_is_too_many_is_turned_away(variant: &Variant) {
 pub(crate) fn who_waits_for_a_hung_disk_is_turned_away(variant: &Variant) {
     let Some(site) = cold_files() else { return };
     let settings = [HANGS, "seda.pool_min=1", "seda.disk_max=1", "limits.disk_ms_max=200"];
-    let launch = with_disk(variant, &site).set("cache.revalidate_ms=1h");
-    let server = launch.sets(&settings).start();
+    let server = with_disk(variant, &site).set("cache.revalidate_ms=1h").sets(&settings).start();
     server.connect().get("/page.txt").expect(200);
     let _hangs = server.asked(get("/0.bin"));
     // The page was read, too.
-    let begun = || of_role(&server.top(), "disk", "queue_takes");
-    assert!(eventually(PATIENCE, || begun() == 2), "{} reads", begun());
-    let mut waits = server.asked(get("/1.bin"));
-    is_turned_away(&mut waits, variant.architecture == "seda");
+    comes_to(|| of_role(&server.top(), "disk", "queue_takes"), |begun| *begun == 2);
+    is_turned_away(&mut server.asked(get("/1.bin")), variant.architecture == "seda");
     server.counts("closed_refused", 1);
     assert_eq!(of_role(&server.top(), "read", "stage_refused"), 1);
     if variant.architecture != "cohort-sandstorm" {
@@ -186,8 +174,8 @@ pub(crate) fn places_are_given_back(variant: &Variant) {
     for _ in 0..5 {
         server.asked(get("/sparse.bin")).abort();
     }
-    let there_is_room = eventually(PATIENCE, || is_served(server.connect(), ""));
-    assert!(there_is_room, "those who have left are still inside");
+    // Those who have left are no longer inside.
+    soon(|| is_served(server.connect(), ""));
 }
 
 pub(crate) fn a_burst_is_answered_or_refused(variant: &Variant) {
@@ -236,7 +224,7 @@ pub(crate) fn a_rate_is_kept(variant: &Variant) {
     let admitted = (0..10).filter(|_| is_admitted()).count() as u64;
     let most = 2 + begin.elapsed().as_secs();
     assert!((1..=most).contains(&admitted), "{admitted} admitted, {most} at most");
-    assert!(eventually(PATIENCE, is_admitted));
+    soon(is_admitted);
 }
 
 pub(crate) fn a_head_in_pieces_is_admitted_once(variant: &Variant) {
@@ -262,16 +250,14 @@ pub(crate) fn each_address_has_its_class(variant: &Variant) {
 
 pub(crate) fn decisions_come_at_their_times(variant: &Variant) {
     let settings = ["stages.decisions=all", "stages.pool_ms=200", "stages.pool_every=1"];
-    let launch = Launch::new(variant, common()).sets(&settings).set("stages.disk_ms=190");
-    let server = launch.start();
+    let server = Launch::new(variant, common()).sets(&settings).set("stages.disk_ms=190").start();
     let of = |said: &str, stage: &str| {
         let line = format!("stage {stage}: unchanged: queue=0 threads=1");
         said.lines().filter(|said| said.contains(&line)).count()
     };
     let decided = || of(&server.stderr(), "parse");
-    assert!(eventually(PATIENCE, || decided() >= 1), "{}", server.stderr());
-    let (before, begin) = (decided(), Instant::now());
-    assert!(eventually(PATIENCE, || decided() >= before + 5), "{}", server.stderr());
+    let (before, begin) = (comes_to(decided, |decided| *decided >= 1), Instant::now());
+    soon(|| decided() >= before + 5);
     // The first of them may have been imminent.
     assert!(begin.elapsed() >= Duration::from_millis(4 * 200 - 50), "{:?}", begin.elapsed());
     // Neither has waited for two periods of the other.
@@ -287,7 +273,7 @@ pub(crate) fn decisions_are_not_logged_unasked(variant: &Variant) {
         client.repeat(20, "/small.txt");
         of_role(&server.top(), "parse", "decisions_changed") >= 2
     };
-    assert!(eventually(PATIENCE, decided), "{}", server.top());
+    soon(decided);
     assert!(!server.stderr().contains("stage "), "{}", server.stderr());
 }
 
@@ -315,15 +301,14 @@ pub(crate) fn an_age_begins_when_the_request_came(variant: &Variant) {
     let pid = worker(&server);
     let mut old = server.connect();
     old.get("/small.txt").expect(200);
-    assert!(eventually(PATIENCE, || ages_ms(&server).len() == 1), "{}", server.stderr());
+    soon(|| ages_ms(&server).len() == 1);
     halt(pid);
     let mut both = [old, server.connect()];
     send_all(&mut both, get("/small.txt"));
     thread::sleep(HALTED);
     kill(pid, Signal::CONT);
     answer_all(&mut both, 200);
-    assert!(eventually(PATIENCE, || ages_ms(&server).len() >= 2), "{}", server.stderr());
-    let ages_ms = ages_ms(&server);
+    let ages_ms = comes_to(|| ages_ms(&server), |ages| ages.len() >= 2);
     // The new age counts for three tenths of the reported one.
     let new_ms = (ages_ms[1] - 0.7 * ages_ms[0]) / 0.3;
     assert!(ages_ms[0] < 300.0 && new_ms > 350.0, "{ages_ms:?}");
@@ -335,18 +320,16 @@ pub(crate) fn what_is_tried_again_is_not_served(variant: &Variant) {
     let site = Site::with(&[("leased.txt", "mine")]);
     let server = Launch::new(variant, &site.root()).sets(&EVERY_AGE).start();
     let pid = worker(&server);
-    let file = File::options().write(true).open(site.path("leased.txt")).expect("a file");
-    regatta_sys::hook::denied::lease(&file).expect("a lease");
+    let lease = site.lease("leased.txt");
     let mut client = server.waiting_client("/leased.txt", "there is something to wait for");
-    drop(file);
-    assert_eq!(client.answer("GET").expect(200).body, b"mine");
+    drop(lease);
+    client.answer("GET").expect(200).has(b"mine");
     halt(pid);
     let uploads = request("GET", "/leased.txt", &[("Content-Length", "10")]);
     client.send([&uploads[..], b"12345"].concat());
     thread::sleep(HALTED);
     kill(pid, Signal::CONT);
-    assert!(eventually(PATIENCE, || !ages_ms(&server).is_empty()), "{}", server.stderr());
-    let ages_ms = ages_ms(&server);
+    let ages_ms = comes_to(|| ages_ms(&server), |ages| !ages.is_empty());
     assert!(ages_ms[0] > 350.0, "{ages_ms:?}");
 }
 
@@ -356,14 +339,12 @@ pub(crate) fn no_boundary_comes_twice(variant: &Variant) {
     let server = Launch::new(variant, common()).set("seda.pool_min=1").start();
     let mut client = server.connect();
     let ranges = [("Range", "bytes=0-1,2000-2001")];
-    let mut types: Vec<String> = Vec::new();
+    let mut types = BTreeSet::new();
     for _ in 0..4 {
         let answer = client.ask("GET", "/size-4096.bin", &ranges).expect(206);
-        types.push(answer.must("Content-Type").to_owned());
+        types.insert(answer.must("Content-Type").to_owned());
     }
     assert!(types.iter().all(|it| it.starts_with("multipart/byteranges; boundary=")), "{types:?}");
-    types.sort();
-    types.dedup();
     assert_eq!(types.len(), 4, "{types:?}");
 }
 

@@ -1,17 +1,11 @@
 //! systems.md §8.6, shared-SYMPED: one table of descriptors, one cache, locks that outlive holders.
 
+use crate::client::try_get;
 use crate::harness::uid_of;
-use crate::inspect;
 use crate::prelude::*;
-use crate::variants::VARIANTS;
 use regatta_metrics::OldArena;
 use regatta_sys::{process::share_descriptors, shm::SharedWords};
-use regatta_testkit::skips::skip;
-use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Bodies from descriptors, not from memory.
@@ -19,9 +13,9 @@ const FILES_ONLY: &str = "cache.body_bytes_max=0";
 
 /// Descriptors of a process by number; none if it has ended, as short-lived children do.
 pub(crate) fn descriptors(pid: u32) -> BTreeMap<u32, PathBuf> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
     let number = |path: &Path| path.file_name()?.to_str()?.parse().ok();
-    let pair = |path: PathBuf| Some((number(&path)?, std::fs::read_link(&path).ok()?));
+    let pair = |path: PathBuf| Some((number(&path)?, fs::read_link(&path).ok()?));
     entries.flatten().filter_map(|entry| pair(entry.path())).collect()
 }
 
@@ -62,11 +56,9 @@ pub(crate) fn the_master_has_a_table_of_its_own(variant: &Variant) {
     let server = start(variant);
     let check = |server: &Server| {
         let (master, keeper) = (server.pid(), server.keeper());
+        let missing = [ErrorKind::Unsupported, ErrorKind::PermissionDenied];
         let shared = |one, other| match share_descriptors(one, other) {
-            Err(error)
-                if [ErrorKind::Unsupported, ErrorKind::PermissionDenied]
-                    .contains(&error.kind()) =>
-            {
+            Err(error) if missing.contains(&error.kind()) => {
                 skip(&format!("needs kcmp(2): {error}"));
                 None
             }
@@ -96,11 +88,9 @@ pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
     let before = server.processes().split_off(1);
     let workers = server.workers().len();
     kill(server.keeper(), Signal::KILL);
-    for mut client in clients {
-        client.rest_or_reset();
-    }
-    assert!(eventually(PATIENCE, || before.iter().all(|pid| !alive(*pid))), "{before:?}");
-    assert!(eventually(PATIENCE, || server.workers().len() == workers), "{}", server.stderr());
+    clients.into_iter().for_each(|mut client| drop(client.rest_or_reset()));
+    soon(|| !before.iter().any(|pid| alive(*pid)));
+    comes_to(|| server.workers(), |now| now.len() == workers);
     server.says("the keeper (process");
     server.connect().get("/size-65537.bin").expect(200);
     server.counts("connections_open", 0);
@@ -121,7 +111,7 @@ pub(crate) fn who_leaves_before_the_keeper_knows_is_not_replaced(variant: &Varia
     let keeper = server.keeper();
     // A deadline that has passed: every reader exits.
     OldArena::attach(memory.words()).expect("counters").control().leave(0);
-    assert!(eventually(PATIENCE, || !alive(keeper)), "{}", server.stderr());
+    soon(|| !alive(keeper));
     let replaced = |line: &str| line.contains(": worker ") && line.contains("replaced in");
     assert!(!server.stderr().lines().any(replaced), "{}", server.stderr());
 }
@@ -148,7 +138,7 @@ pub(crate) fn the_cache_is_one(variant: &Variant) {
 
 /// Mappings of a process that have this name.
 fn maps(pid: u32, name: &str) -> Vec<String> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("alive");
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("alive");
     maps.lines().filter(|line| line.contains(name)).map(str::to_owned).collect()
 }
 
@@ -170,8 +160,7 @@ pub(crate) fn hits_are_those_of_one_process(variant: &Variant) {
         "cache.negative_ms=600000",
         "cache.body_bytes_max=1000",
     ];
-    let sped = VARIANTS.iter().find(|variant| variant.name == "sped_epoll").expect("in the table");
-    let hits = [sped, variant].map(|variant| {
+    let hits = [Variant::find("sped_epoll"), variant].map(|variant| {
         let server = Launch::new(variant, common()).sets(&settings).start();
         let mut clients = server.clients(8);
         let mut dice = 7_u64;
@@ -193,10 +182,9 @@ pub(crate) fn hits_are_those_of_one_process(variant: &Variant) {
 /// A worker that dies leaves no client waiting, and no descriptor open.
 pub(crate) fn clients_of_the_dead_are_told(variant: &Variant) {
     let server = Launch::new(variant, common()).set(FILES_ONLY).start();
-    let open = |server: &Server| descriptors(server.keeper()).len();
     server.connect().get("/size-65537.bin").expect(200);
     let workers = server.workers();
-    let before = open(&server);
+    let before = descriptors(server.keeper()).len();
     let mut clients = clients(&server);
     get_all(&mut clients, "/size-65537.bin");
     // Some are in the middle of a response.
@@ -210,11 +198,10 @@ pub(crate) fn clients_of_the_dead_are_told(variant: &Variant) {
         client.drain();
     }
     assert!(begin.elapsed() < Duration::from_secs(5), "told after {:?}", begin.elapsed());
-    assert!(eventually(PATIENCE, || server.workers().len() == workers.len()));
+    comes_to(|| server.workers(), |now| now.len() == workers.len());
     server.connect().get("/size-65537.bin").expect(200);
     // One more descriptor: that of a large file.
-    let clean = eventually(PATIENCE, || open(&server) <= before + 1);
-    assert!(clean, "{} open, {before} before: {:?}", open(&server), descriptors(server.keeper()));
+    comes_to(|| descriptors(server.keeper()), |open| open.len() <= before + 1);
 }
 
 /// Waits of each worker.
@@ -226,36 +213,30 @@ fn waits(server: &Server) -> Vec<u64> {
 
 /// Logs are among the descriptors of a worker.
 pub(crate) fn logs_of_the_dead_are_closed(variant: &Variant) {
-    let site = Site::new();
-    site.put("a.txt", "a");
-    let logs = ["log.access", "log.error"].map(|key| (key, site.beside(key)));
-    let mut launch = Launch::new(variant, &site.root());
-    for (key, path) in &logs {
-        launch = launch.set(format!("{key}={}", path.display()));
-    }
-    let server = launch.start();
+    let site = Site::with(&[("a.txt", "a")]);
+    let logs = ["access.log", "error.log"].map(|name| site.beside(name));
+    let launch = Launch::new(variant, &site.root()).log(&logs[0]);
+    let server = launch.set_path("log.error", &logs[1]).start();
     let open = || {
-        let links = descriptors(server.keeper());
-        let log =
-            |link: &&PathBuf| logs.iter().any(|(_, path)| path.file_name() == link.file_name());
-        links.values().filter(log).count()
+        let links = descriptors(server.keeper()).into_values();
+        links.filter(|link| logs.iter().any(|log| log.file_name() == link.file_name())).count()
     };
     let workers = server.workers().len();
     // Each worker has separate descriptors of both, and the master has an error log.
     let most = 1 + workers * 2;
     for _ in 0..3 {
-        assert!(eventually(PATIENCE, || open() == most), "{} logs, {most} at most", open());
+        comes_to(open, |open| *open == most);
         // A worker that has waited again since has entered its descriptors.
         let begin = waits(&server);
-        let again = || waits(&server).iter().zip(&begin).all(|(now, then)| now > then);
-        assert!(eventually(PATIENCE, again), "idle loops wait again every second");
+        // Idle loops wait again every second.
+        soon(|| waits(&server).iter().zip(&begin).all(|(now, then)| now > then));
         // While logs are reopened the old ones may make up the number for a moment.
-        assert!(eventually(PATIENCE, || open() == most), "{} logs, {most} at most", open());
+        comes_to(open, |open| *open == most);
         let before = server.workers();
         before.iter().for_each(|worker| kill(*worker, Signal::KILL));
         let others = || server.workers().iter().filter(|worker| !before.contains(worker)).count();
-        assert!(eventually(PATIENCE, || others() == workers), "{}", server.stderr());
-        assert!(eventually(PATIENCE, || open() == most), "{} logs", open());
+        comes_to(others, |others| *others == workers);
+        comes_to(open, |open| *open == most);
         server.signal(Signal::USR1);
         assert_eq!(server.connect().get("/a.txt").expect(200).body, b"a");
     }
@@ -271,27 +252,24 @@ pub(crate) fn deaths_under_load_hang_nobody(variant: &Variant) {
     under_load(&server, |served| {
         let mut dice = 1_u64;
         for _ in 0..25 {
-            assert!(eventually(PATIENCE, || server.workers().len() > 1), "{}", server.stderr());
-            let workers = server.workers();
+            let workers = comes_to(|| server.workers(), |now| now.len() > 1);
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let victim = workers[(dice >> 40) as usize % workers.len()];
-            std::thread::sleep(Duration::from_micros(dice >> 50));
+            thread::sleep(Duration::from_micros(dice >> 50));
             kill(victim, Signal::STOP);
-            std::thread::sleep(Duration::from_millis(3));
+            thread::sleep(Duration::from_millis(3));
             kill(victim, Signal::KILL);
             let before = served.load(Relaxed);
             let goes_on = eventually(PATIENCE, || served.load(Relaxed) > before + 4);
             assert!(goes_on, "nobody is served after {victim}: {}", server.stderr());
         }
     });
-    assert!(eventually(PATIENCE, || server.workers().iter().all(|worker| alive(*worker))));
+    soon(|| server.workers().iter().all(|worker| alive(*worker)));
     for size in SIZES {
-        let mut client = server.connect();
-        assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
+        server.connect().get(&format!("/size-{size}.bin")).expect(200).has(sized(size));
     }
-    let files = || sized_files_open(&server);
     // Idle processes release what they had unpacked within a second.
-    assert!(eventually(PATIENCE, || files() <= 3), "{} files, 3 allowed", files());
+    comes_to(|| sized_files_open(&server), |files| *files <= 3);
 }
 
 pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
@@ -311,7 +289,7 @@ pub(crate) fn sized_files_open(server: &Server) -> usize {
 /// Calls `act` while four clients ask without end. It gets the number of their whole answers.
 pub(crate) fn under_load(server: &Server, act: impl FnOnce(&AtomicU64)) {
     let (stop, served, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address());
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         // Even if this thread fails.
         let _stop = Stop(&stop);
         for load in 0..4 {
@@ -337,19 +315,13 @@ fn loads(address: SocketAddr, load: usize, stop: &AtomicBool, served: &AtomicU64
 /// Asks for the file of this size, on a connection that may break. The received bytes must be
 /// right; true if they are all.
 pub(crate) fn is_served(address: SocketAddr, size: usize) -> bool {
-    use std::io::{Read, Write};
-    let Ok(mut stream) = std::net::TcpStream::connect(address) else { return false };
+    let Ok(stream) = TcpStream::connect(address) else { return false };
     let _ = stream.set_read_timeout(Some(PATIENCE));
-    let request = format!("GET /size-{size}.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    let mut answer = Vec::new();
-    let ended = stream.write_all(request.as_bytes());
-    let ended = ended.and_then(|()| stream.read_to_end(&mut answer)).is_ok();
-    let Some(head) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
-    let (head, body) = answer.split_at(head + 4);
-    let head = String::from_utf8_lossy(head);
+    let answer = try_get(stream, &format!("/size-{size}.bin"), ("Connection", "close"));
+    let Some((head, body, ended)) = answer else { return false };
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     assert!(head.contains(&format!("Content-Length: {size}\r\n")), "{size}: {head}");
-    assert!(sized(size).starts_with(body), "wrong bytes of {size}, {} of them", body.len());
+    assert!(sized(size).starts_with(&body), "wrong bytes of {size}, {} of them", body.len());
     ended && body.len() == size
 }
 
@@ -360,7 +332,7 @@ pub(crate) fn processes_serve_the_same_bytes() {
 
 pub(crate) fn serve_the_same_bytes<'a>(variants: impl Iterator<Item = &'a Variant>) {
     for variant in variants.filter(|variant| variant.architecture == "shared-symped") {
-        let server = serve_root(variant, common(), &[]);
+        let server = serve(variant);
         for client in &mut (0..16).map(|_| server.connect()).collect::<Vec<_>>() {
             assert_eq!(client.get("/a.txt").expect(200).body, b"the letter a\n");
         }

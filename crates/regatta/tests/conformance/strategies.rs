@@ -1,6 +1,6 @@
 //! Accept strategies of the select server of [H] §2.1, by their counters (systems.md §8.6).
 
-use crate::counters::{counter, read};
+use crate::config::printed;
 use crate::prelude::*;
 
 /// A row of systems.md §2.1.
@@ -46,22 +46,21 @@ pub(crate) fn a_replica_looks_once() {
     let look = |architecture, settings: &[&str], again: bool| {
         let site = Site::with(&[("a.txt", "old"), ("a.txt.br", "br")]);
         let launch = Launch::new(&Variant::plain(architecture), &site.root());
-        let launch = launch.set("event.processes=1");
-        let server = launch.sets(settings).start();
+        let server = launch.set("event.processes=1").sets(settings).start();
         let mut client = server.connect();
         let coded = client.ask("GET", "/a.txt", &[("Accept-Encoding", "br")]);
         let expect: &[u8] = if again { b"br" } else { b"old" };
         assert_eq!(coded.body, expect, "{architecture} {settings:?}");
         client.get("/a.txt").expect(200);
         site.put("new.tmp", "new");
-        std::fs::rename(site.path("new.tmp"), site.path("a.txt")).expect("a rename");
+        fs::rename(site.path("new.tmp"), site.path("a.txt")).expect("a rename");
         // Longer than the default of cache.revalidate_ms.
-        std::thread::sleep(Duration::from_millis(1200));
+        thread::sleep(Duration::from_millis(1200));
         let expect: &[u8] = if again { b"new" } else { b"old" };
         assert_eq!(client.get("/a.txt").body, expect, "{architecture} {settings:?}");
     };
     let replicas = ["accept25+$", "symped-b", "shared-symped-b"];
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for name in replicas {
             scope.spawn(move || look(name, &[], false));
             let back = &["cache.revalidate_ms=1000", "content.precompressed=true"];
@@ -83,9 +82,7 @@ fn crowd(server: &Server, count: usize) -> Vec<Client> {
 
 pub(crate) fn each_name_stands_for_its_row() {
     for row in ROWS {
-        let root = common().to_str().expect("text");
-        let said = ends_with(0, &["serve", root, "--architecture", row.name, "--print-config"]);
-        let table: toml::Table = said.stdout.parse().expect("TOML");
+        let table = printed(&["--architecture", row.name]);
         let flag = |section: &str, key: &str| table[section][key].as_bool().expect("a flag");
         let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");
         let text = |section: &str, key: &str| table[section][key].as_str().expect("a text");
@@ -111,12 +108,11 @@ pub(crate) fn each_name_stands_for_its_row() {
 pub(crate) fn a_notification_brings_as_many_as_the_strategy_takes() {
     for row in ROWS {
         let server = start(row);
-        let clients = crowd(&server, 60);
+        let _clients = crowd(&server, 60);
         read(&server, "accept_ok", 60);
         let expect = if row.count == 0 { 60 } else { row.count };
         // Counted at the end of the run of accepts, a moment after the last of them.
         read(&server, "accepts_per_notification_max", expect);
-        drop(clients);
     }
 }
 
@@ -124,12 +120,11 @@ pub(crate) fn a_notification_brings_as_many_as_the_strategy_takes() {
 pub(crate) fn eager_reads_come_before_the_next_wait() {
     for row in ROWS {
         let server = start(row);
-        let clients = crowd(&server, 20);
+        let _clients = crowd(&server, 20);
         let top = read(&server, "connections_opened", 20);
         let expect = if row.eager_read { 20 } else { 0 };
         assert_eq!(counter(&top, "recv_calls"), expect, "{}", row.name);
         assert_eq!(counter(&top, "recv_would_block"), expect, "{}", row.name);
-        drop(clients);
     }
 }
 

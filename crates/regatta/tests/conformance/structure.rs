@@ -1,19 +1,15 @@
 //! Claims of architectures, checked from outside: tasks, pollers, coverage of the table.
 
-use crate::inspect;
 use crate::matrix::ROWS;
 use crate::prelude::*;
-use crate::shared::descriptors;
-use crate::variants::VARIANTS;
-use std::collections::BTreeSet;
 
 /// Names of the architectures as `architectures --json` lists them.
 pub(crate) fn listed() -> Vec<String> {
     let said = ends_with(0, &["architectures", "--json"]);
-    let value: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let value: Value = serde_json::from_str(&said.stdout).expect("JSON");
     let list = value.as_array().or_else(|| value["architectures"].as_array());
     let list = list.unwrap_or_else(|| panic!("no list in {value}"));
-    let name = |entry: &serde_json::Value| entry["name"].as_str().expect("a name").to_owned();
+    let name = |entry: &Value| entry["name"].as_str().expect("a name").to_owned();
     list.iter().map(name).collect()
 }
 
@@ -57,13 +53,12 @@ pub(crate) fn poller_is_the_one_asked_for(variant: &Variant) {
         () if variant.architecture.starts_with("flash") => 3,
         () => usize::from(variant.has("amped.helper_kind=processes")),
     };
-    let asked = variant.settings.iter().any(|setting| setting.contains("poller=epoll"));
     // The dispatcher of [A]'s servers has no choice.
-    let asked = asked || variant.settings.iter().any(|setting| setting.starts_with("adapt."));
+    let asks = |one: &&str| one.contains("poller=epoll") || one.starts_with("adapt.");
+    let asked = variant.settings.iter().any(asks);
     for worker in server.workers() {
         // Another worker may have answered while this one begins.
-        let right = || (epolls(worker) > own) == asked;
-        assert!(eventually(PATIENCE, right), "worker {worker}: {} epolls", epolls(worker));
+        comes_to(|| epolls(worker), |epolls| (*epolls > own) == asked);
     }
 }
 
@@ -76,7 +71,7 @@ pub(crate) fn epolls(worker: u32) -> usize {
 pub(crate) fn idle_is_free(variant: &Variant) {
     let server = start(variant);
     let _clients = server.busy_clients(20);
-    std::thread::sleep(Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     let used = server.cpu_within(Duration::from_millis(400));
     assert!(used < Duration::from_millis(80), "{used:?} while idle");
 }

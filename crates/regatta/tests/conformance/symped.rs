@@ -1,13 +1,12 @@
 //! SYMPED, seen from outside (systems.md §8.6): p tasks in p processes that share a listener, the
 //! counters, and nothing else.
 
-use crate::counters::counter;
+use crate::config::printed;
 use crate::inspect::{listeners, owners, shared_and_writable, tasks};
 use crate::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
 
 fn start(settings: &[&str]) -> Server {
-    Launch::new(&Variant::plain("symped"), common()).sets(settings).start()
+    start_with(&Variant::plain("symped"), settings)
 }
 
 /// Opens connections until every worker has some; by worker.
@@ -48,14 +47,11 @@ pub(crate) fn as_many_tasks_as_processes_on_one_listener() {
 /// [E] §5.1: blocking variants have a process for each response, and send it by one call.
 pub(crate) fn blocking_ones_are_many_and_send_once() {
     for name in ["symped-b", "shared-symped-b"] {
-        let root = common().to_str().expect("text");
-        let said = run(&["serve", root, "--architecture", name, "--print-config"]);
-        let table: toml::Table = said.stdout.parse().expect("TOML");
+        let table = printed(&["--architecture", name]);
         assert_eq!(table["event"]["processes"].as_integer(), Some(100), "{name}");
         assert_eq!(table["event"]["send"].as_str(), Some("blocking"), "{name}");
-        let launch = Launch::new(&Variant::plain(name), common());
-        let launch = launch.set("limits.send_window_ms=60s");
-        let server = launch.set("event.processes=6").start();
+        let settings = ["limits.send_window_ms=60s", "event.processes=6"];
+        let server = start_with(&Variant::plain(name), &settings);
         assert_eq!(server.workers().len(), 6, "{name}");
         // Each of these occupies a process, which accepts no client meanwhile, and one is left.
         let mut slow: Vec<_> = (0..5).map(|_| server.slow_reader("/size-5242880.bin")).collect();
@@ -67,12 +63,12 @@ pub(crate) fn blocking_ones_are_many_and_send_once() {
             let top = server.top();
             ["replies", "sendfile_calls", "sendfile_would_block"].map(|name| counter(&top, name))
         };
-        assert!(eventually(PATIENCE, || sent() == [6, 5, 0]), "{name}: {:?}", sent());
+        comes_to(|| (name, sent()), |(_, sent)| *sent == [6, 5, 0]);
     }
 }
 
 pub(crate) fn a_process_for_each_processor_unless_told_otherwise() {
-    let allowed = crate::inspect::processors_at_once();
+    let allowed = inspect::processors_at_once();
     assert_eq!(start(&[]).workers().len(), allowed);
 }
 
@@ -86,42 +82,38 @@ pub(crate) fn sockets_of_their_own_share_one_port() {
     assert_eq!(spread(&server).len(), 3);
 }
 
+/// Two processes of which a connection wakes one, with room for two connections each.
+fn with_room_for_four(when_full: &str) -> Server {
+    let room = ["event.processes=2", "limits.connections_max=4", "event.listen=exclusive"];
+    let full = format!("accept.when_full={when_full}");
+    start(&[&room[..], &["event.poller=epoll", &full]].concat())
+}
+
 /// A connection wakes one process (EPOLLEXCLUSIVE), which must not be a full one. Of successive
 /// connections each is served while any process has room.
 pub(crate) fn an_exclusive_wake_goes_to_who_has_room() {
-    for when_full in
-        ["keep-polling", "pause", "close-idle"].map(|way| format!("accept.when_full={way}"))
-    {
-        let room = ["event.processes=2", "limits.connections_max=4", "event.listen=exclusive"];
-        let server = start(&[&room[..], &["event.poller=epoll", &when_full]].concat());
-        let mut inside: Vec<Client> = Vec::new();
-        for _ in 0..4 {
-            let mut client = server.connect();
-            client.get("/small.txt").expect(200);
-            inside.push(client);
-        }
+    for when_full in ["keep-polling", "pause", "close-idle"] {
+        let server = with_room_for_four(when_full);
+        let _inside: Vec<_> = (0..4).map(|_| server.busy_clients(1)).collect();
         assert!(eventually(PATIENCE, || server.open_connections() == 4), "{when_full}");
     }
 }
 
 /// A connection may wake a full worker alone, which leaves it to the other.
 pub(crate) fn a_full_worker_passes_on_what_wakes_it() {
-    for when_full in ["pause", "close-idle"].map(|way| format!("accept.when_full={way}")) {
-        let room = ["event.processes=2", "limits.connections_max=4", "event.listen=exclusive"];
-        let server = start(&[&room[..], &["event.poller=epoll", &when_full]].concat());
+    for when_full in ["pause", "close-idle"] {
+        let server = with_room_for_four(when_full);
         let mut inside: Vec<Client> = Vec::new();
         // Each time another worker has the room, and the kernel wakes either.
         for turn in 0..16 {
             if inside.len() == 4 {
                 drop(inside.remove(turn % 2));
                 // The other policy may have closed that connection before, for a newcomer.
-                let is_out = || server.open_connections() == 3 || !when_full.ends_with("pause");
+                let is_out = || server.open_connections() == 3 || when_full != "pause";
                 assert!(eventually(PATIENCE, is_out), "{when_full}");
             }
             // No other arrives until it is answered.
-            let mut client = server.connect();
-            client.get("/small.txt").expect(200);
-            inside.push(client);
+            inside.extend(server.busy_clients(1));
         }
     }
 }
@@ -136,7 +128,7 @@ pub(crate) fn counters_are_all_they_share() {
     }
     // Each has a separate cache and separate counters.
     let top = server.top();
-    let fills = |worker: &serde_json::Value| worker["counters"]["cache_fills"].as_u64();
+    let fills = |worker: &Value| worker["counters"]["cache_fills"].as_u64();
     let workers = top["workers"].as_array().expect("rows");
     assert_eq!(workers.len(), 3);
     assert!(workers.iter().all(|worker| fills(worker) == Some(1)), "{top}");
@@ -152,18 +144,13 @@ pub(crate) fn killing_one_leaves_the_others_serving() {
     for client in clients.values_mut().flatten() {
         client.get("/small.txt").expect(200);
     }
-    for _ in 0..30 {
-        server.connect().get("/small.txt").expect(200);
-    }
+    (0..30).for_each(|_| drop(server.busy_clients(1)));
     assert!(clients.keys().all(|worker| alive(*worker)));
-    let replaced = || {
-        let now = server.workers();
-        now.len() == 3 && !now.contains(&victim) && now.iter().all(|pid| tasks(*pid) == 1)
-    };
-    assert!(eventually(PATIENCE, replaced), "nobody replaces it");
-    assert!(eventually(PATIENCE, || {
-        server.workers().into_iter().all(|worker| listeners(worker) == before)
-    }));
+    comes_to(
+        || server.workers(),
+        |now| now.len() == 3 && !now.contains(&victim) && now.iter().all(|pid| tasks(*pid) == 1),
+    );
+    soon(|| server.workers().into_iter().all(|worker| listeners(worker) == before));
 }
 
 pub(crate) fn a_process_that_stands_still_delays_nobody_else() {
@@ -174,9 +161,7 @@ pub(crate) fn a_process_that_stands_still_delays_nobody_else() {
     for client in clients.values_mut().flatten() {
         client.get("/small.txt").expect(200);
     }
-    for _ in 0..30 {
-        server.connect().get("/small.txt").expect(200);
-    }
+    (0..30).for_each(|_| drop(server.busy_clients(1)));
     let first = &mut stuck[0];
     first.send(get("/small.txt"));
     assert!(first.silent_for(Duration::from_millis(200)), "a stopped process answered");

@@ -1,20 +1,13 @@
 //! Architectures with a thread or a process for each connection: they have those, and no others.
 
-use crate::counters::{counter, read};
-use crate::disk::{tasks, worker};
-use crate::inspect;
 use crate::prelude::*;
 use crate::structure::epolls;
-use std::collections::BTreeSet;
 
 /// Fails unless the worker gets `threads` threads for connections, and one other task.
 fn has_threads(server: &Server, threads: usize) {
-    let mut found = Vec::new();
-    let right = eventually(PATIENCE, || {
-        found = tasks(worker(server));
-        found.iter().filter(|name| *name == "conn").count() == threads
-    });
-    assert!(right, "{threads} threads expected: {found:?}");
+    let count = |tasks: &Vec<String>| tasks.iter().filter(|name| *name == "conn").count();
+    let found = || (threads, tasks(worker(server)));
+    let (_, found) = comes_to(found, |(threads, tasks)| count(tasks) == *threads);
     assert_eq!(found.len(), threads + 1, "{found:?}");
 }
 
@@ -56,7 +49,7 @@ pub(crate) fn no_poller_is_asked(variant: &Variant) {
     let mut clients = server.clients(5);
     let (begin, before) = (Instant::now(), read(&server, "accept_ok", 5));
     for client in &mut clients {
-        (0..100).for_each(|_| assert_eq!(client.get("/small.txt").expect(200).body, b"small\n"));
+        (0..100).for_each(|_| drop(client.get("/small.txt").expect(200).has(b"small\n")));
     }
     let after = read(&server, "replies", 500);
     let waits = counter(&after, "wait_calls") - counter(&before, "wait_calls");
@@ -69,9 +62,7 @@ pub(crate) fn a_slow_reader_has_a_worker_of_its_own(variant: &Variant) {
     let mut slow: Vec<Client> = (0..3).map(|_| server.stuck_client()).collect();
     let mut fourth = server.connect();
     let begin = Instant::now();
-    for _ in 0..20 {
-        assert!(fourth.get("/size-65537.bin").expect(200).body == sized(65_537));
-    }
+    (0..20).for_each(|_| drop(fourth.get("/size-65537.bin").expect(200).has(sized(65_537))));
     assert!(begin.elapsed() < Duration::from_secs(3), "waited {:?}", begin.elapsed());
     let mut fifth = server.waiting_client("/small.txt", "there is no worker for a fifth");
     slow.pop().expect("three").abort();
@@ -88,8 +79,7 @@ pub(crate) fn who_blocks_does_not_delay_the_end(variant: &Variant) {
 fn ends_by_itself(variant: &Variant) -> bool {
     let steps = if variant.architecture == "hybrid" { "pool.step_ms" } else { "threads.step_ms" };
     // Few threads: the end of hundreds takes a crowded machine longer than the master waits.
-    let own = ["limits.connections_max=8", &*format!("{steps}=30s")];
-    let mut server = Launch::new(variant, common()).sets(&own).start();
+    let mut server = start_with(variant, &["limits.connections_max=8", &format!("{steps}=30s")]);
     let _slow: Vec<Client> = (0..3).map(|_| server.stuck_client()).collect();
     let _half = server.asked("GET /small.txt HTT");
     read(&server, "accept_ok", 4);

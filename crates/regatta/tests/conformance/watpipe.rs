@@ -1,14 +1,11 @@
 //! Pipelines, seen from outside (systems.md §8.6): threads of each stage, their work and
 //! processors.
 
-use crate::counters::{counter, read};
 use crate::inspect::processors;
 use crate::prelude::*;
 use crate::slow_disk::{cold_site, put_cold, with_disk};
 pub(crate) use crate::threads::a_thousand_slow_clients;
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::{fs, process};
+use std::process;
 
 /// Tasks of the one worker process, by name: each with the processors that it may run on.
 fn tasks(server: &Server) -> BTreeMap<String, Vec<String>> {
@@ -36,15 +33,13 @@ fn asked(variant: &Variant, option: &str) -> Option<usize> {
 /// Waits until the tasks have these names and numbers, the first task aside. A thread gets its name
 /// a moment after its start.
 fn wait_for(server: &Server, expect: &[(&str, usize)]) {
-    let mut found = BTreeMap::new();
-    let right = eventually(PATIENCE, || {
-        found = tasks(server);
+    let all: usize = expect.iter().map(|(_, threads)| threads).sum();
+    let is_right = |found: &BTreeMap<String, Vec<String>>| {
         let count = |name: &str| found.get(name).map_or(0, Vec::len);
-        let all: usize = found.values().map(Vec::len).sum();
         expect.iter().all(|(name, threads)| count(name) == *threads)
-            && all == 1 + expect.iter().map(|(_, threads)| threads).sum::<usize>()
-    });
-    assert!(right, "{expect:?} expected, and the first: {found:?}");
+            && found.values().map(Vec::len).sum::<usize>() == 1 + all
+    };
+    comes_to(|| (expect, tasks(server)), |(_, found)| is_right(found));
 }
 
 /// Threads of a variant, without the first, which accepts.
@@ -141,7 +136,7 @@ pub(crate) fn threads_run_where_they_should(variant: &Variant) {
     };
     wait_for(&server, &threads(variant));
     // A thread moves there a moment after it has its name.
-    assert!(eventually(PATIENCE, || tasks(&server).iter().all(right)), "{:?}", tasks(&server));
+    comes_to(|| tasks(&server), |tasks| tasks.iter().all(right));
 }
 
 /// Clients that do not read occupy no reader: others still get what fits their sockets. Where sends
@@ -190,7 +185,8 @@ pub(crate) fn who_waits_for_a_disk_holds_up_its_batch(variant: &Variant) {
     let taken = || of_role(&server.top(), "write", "queue_takes");
     let before = taken();
     let _cold = server.asked(get("/large.bin"));
-    assert!(eventually(PATIENCE, || taken() > before), "a writer has it");
+    // A writer has it.
+    soon(|| taken() > before);
     let begin = Instant::now();
     assert_eq!(client.get("/page.txt").expect(200).body, b"a page\n");
     let waited = begin.elapsed();
@@ -236,22 +232,20 @@ pub(crate) fn queues_are_by_processor(variant: &Variant) {
 }
 
 pub(crate) fn a_burst_of_two_thousand(variant: &Variant) {
-    const CLIENTS: u64 = 2000;
     let server = Launch::new(variant, common()).set("accept.backlog=4096").start();
-    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    let mut clients = server.clients(2000);
     send_all(&mut clients, get("/small.txt"));
     bodies_are(&mut clients, b"small\n");
-    let top = read(&server, "replies", CLIENTS);
+    let top = read(&server, "replies", 2000);
     let values = ["accept_ok", "connections_open", "closed_reset"].map(|name| counter(&top, name));
-    assert_eq!(values, [CLIENTS, CLIENTS, 0]);
+    assert_eq!(values, [2000, 2000, 0]);
 }
 
 /// E-24: with a queue for each writer, all send equally much.
 pub(crate) fn writers_have_even_parts() {
     let variant = Variant::plain("watpipe5");
     for share in ["watpipe.share=round-robin", "watpipe.share=batch"] {
-        let launch = Launch::new(&variant, common()).sets(&["watpipe.writers=4", share]);
-        let server = launch.start();
+        let server = Launch::new(&variant, common()).sets(&["watpipe.writers=4", share]).start();
         let mut client = server.connect();
         (0..40).for_each(|_| assert_eq!(client.get("/small.txt").expect(200).body, b"small\n"));
         let top = read(&server, "replies", 40);
@@ -265,9 +259,7 @@ pub(crate) fn writers_have_even_parts() {
 pub(crate) fn a_controller_starts_writers() {
     const FILES: usize = 8;
     let Some(site) = cold_site() else { return };
-    for at in 0..FILES {
-        put_cold(&site, &format!("{at}.bin"), &pattern(100_000, at));
-    }
+    (0..FILES).for_each(|at| put_cold(&site, &format!("{at}.bin"), &pattern(100_000, at)));
     let variant = Variant::plain("watpipe5");
     let server = with_disk(&variant, &site)
         .sets(&["watpipe.writers=2", "watpipe.writers_max=4", "watpipe.parts=none"])
@@ -275,14 +267,14 @@ pub(crate) fn a_controller_starts_writers() {
         .sets(&["stages.pool_threshold=1", "lab.disk_seek_us=400000", "stages.decisions=changes"])
         .start();
     let writers = || tasks(&server).get("write").map_or(0, Vec::len);
-    assert!(eventually(PATIENCE, || writers() == 2), "{:?}", tasks(&server));
+    comes_to(writers, |writers| *writers == 2);
     let mut clients = server.clients(FILES);
     send_numbered(&mut clients);
-    assert!(eventually(PATIENCE, || writers() == 4), "{:?}", tasks(&server));
+    comes_to(writers, |writers| *writers == 4);
     for (at, client) in clients.iter_mut().enumerate() {
-        assert!(client.answer("GET").expect(200).body == pattern(100_000, at), "{at}");
+        client.answer("GET").expect(200).has(&pattern(100_000, at));
     }
-    assert!(eventually(PATIENCE, || writers() == 2), "{:?}", tasks(&server));
+    comes_to(writers, |writers| *writers == 2);
     let said = server.stderr();
     assert!(said.contains("stage write: threads=3: queue="), "{said}");
 }
@@ -299,7 +291,7 @@ pub(crate) fn a_controller_shows_once_what_it_sets() {
         client.repeat(50, "/small.txt");
         counter(&server.top(), "decisions") >= 12
     };
-    assert!(eventually(PATIENCE, decided), "{}", server.top());
+    soon(decided);
     // The value shows just after it is counted.
     let shown = || {
         let top = server.top();
@@ -308,9 +300,5 @@ pub(crate) fn a_controller_shows_once_what_it_sets() {
             (0..SLOTS).map(|slot| (slot, of(slot))).filter(|(_, dial)| *dial != Some(0)).collect();
         (shown, vec![(STATION, Some(counter(&top, "decisions")))])
     };
-    let is_right = || {
-        let (shown, expect) = shown();
-        shown == expect
-    };
-    assert!(eventually(PATIENCE, is_right), "{:?}", shown());
+    comes_to(shown, |(shown, expect)| shown == expect);
 }
