@@ -7,9 +7,8 @@ pub(crate) fn every_size_arrives(variant: &Variant) {
     // Twice: the first fills a cache, the second comes from it.
     for _ in 0..2 {
         for size in SIZES {
-            let answer = client.get(&format!("/size-{size}.bin")).expect(200);
+            let answer = client.get(&format!("/size-{size}.bin")).expect(200).has(sized(size));
             assert_eq!(answer.must("Content-Length"), size.to_string());
-            assert!(answer.body == sized(size), "{}", answer.brief());
         }
     }
 }
@@ -19,8 +18,7 @@ pub(crate) fn every_size_on_its_own_connection(variant: &Variant) {
     for size in SIZES {
         let mut client = server.connect();
         let target = format!("/size-{size}.bin");
-        let answer = client.ask("GET", &target, &[("Connection", "close")]).expect(200);
-        assert!(answer.body == sized(size), "{}", answer.brief());
+        client.ask("GET", &target, &[("Connection", "close")]).expect(200).has(sized(size));
         client.finish();
     }
 }
@@ -65,7 +63,7 @@ pub(crate) fn body_that_comes_late(variant: &Variant) {
     client.send(request("GET", "/small.txt", &[("Content-Length", &len)]));
     for piece in TRAP.as_bytes().chunks(7) {
         client.send(piece);
-        std::thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(2));
     }
     client.send(get("/sub/file.txt"));
     client.answer("GET").expect(200);
@@ -163,10 +161,10 @@ pub(crate) fn continue_is_sent_or_not_needed(variant: &Variant) {
         client.answer("GET").expect(200);
         assert_eq!(client.answer("GET").expect(200).body, b"the letter a\n");
     } else {
-        assert!(matches!(first.status, 200 | 413 | 417), "{}", first.brief());
+        assert!(matches!(first.status, 200 | 413 | 417), "{first:?}");
         let len = first.must("Content-Length").parse().expect("a length");
         client.take(len);
-        assert!(first.closes(), "whether the body comes is unknown: {}", first.brief());
+        assert!(first.closes(), "whether the body comes is unknown: {first:?}");
     }
 }
 

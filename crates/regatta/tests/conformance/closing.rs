@@ -7,7 +7,7 @@ pub(crate) fn half_closed_client_is_answered(variant: &Variant) {
     for size in [0, 4096, 65_537, 5 << 20] {
         let mut client = server.asked(get(&format!("/size-{size}.bin")));
         client.half_close();
-        assert!(client.answer("GET").expect(200).body == sized(size));
+        client.answer("GET").expect(200).has(sized(size));
         client.finish();
     }
 }
@@ -16,9 +16,7 @@ pub(crate) fn half_closed_pipeline_is_answered(variant: &Variant) {
     let mut client = serve(variant).client();
     client.send(get("/size-65537.bin").repeat(30));
     client.half_close();
-    for _ in 0..30 {
-        assert!(client.answer("GET").expect(200).body == sized(65_537));
-    }
+    (0..30).for_each(|_| drop(client.answer("GET").expect(200).has(sized(65_537))));
     client.finish();
 }
 
@@ -41,7 +39,7 @@ pub(crate) fn error_is_read_while_sending(variant: &Variant) {
         if !client.try_send(vec![b'x'; 16 << 10]) {
             break;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
     assert!(client.answer("GET").expect(400).closes());
     client.finish();
@@ -56,7 +54,7 @@ pub(crate) fn last_answer_is_read_while_sending(variant: &Variant) {
         if !client.try_send(get("/small.txt").repeat(100)) {
             break;
         }
-        std::thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(2));
     }
     let answer = client.answer("GET").expect(200);
     assert!(answer.closes() && answer.body == sized((1 << 20) + 1));
@@ -96,12 +94,7 @@ pub(crate) fn aborts_harm_nobody(variant: &Variant) {
 
 pub(crate) fn aborts_leave_nothing_open(variant: &Variant) {
     let server = start(variant);
-    for _ in 0..30 {
-        let mut client = server.connect_narrow();
-        client.send(get("/size-5242880.bin"));
-        client.take(1000);
-        client.abort();
-    }
+    (0..30).for_each(|_| server.tear("/size-5242880.bin"));
     server.has_open(0);
 }
 

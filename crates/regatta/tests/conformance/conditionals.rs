@@ -1,7 +1,6 @@
 //! Conditional requests: every combination against a model of RFC 9110 §13.2.2.
 
 use crate::prelude::*;
-use crate::site::MODIFIED;
 
 const BEFORE: &str = "Mon, 13 Nov 2023 22:13:20 GMT";
 const AFTER: &str = "Wed, 15 Nov 2023 22:13:20 GMT";
@@ -84,11 +83,11 @@ fn check(client: &mut Client, part: &[(Vec<u8>, &str, u16)]) {
     for (text, method, status) in part {
         let answer = client.answer(method);
         let text = text.escape_ascii();
-        assert_eq!(answer.status, *status, "to {text}: {}", answer.brief());
-        assert!(!answer.closes(), "to {text}: {}", answer.brief());
+        assert_eq!(answer.status, *status, "to {text}: {answer:?}");
+        assert!(!answer.closes(), "to {text}: {answer:?}");
         match status {
             200 if *method == "GET" => assert_eq!(answer.body, b"small\n", "to {text}"),
-            304 => assert!(answer.field("ETag").is_some(), "to {text}: {}", answer.brief()),
+            304 => assert!(answer.field("ETag").is_some(), "to {text}: {answer:?}"),
             _ => {}
         }
     }
@@ -130,7 +129,7 @@ pub(crate) fn odd_lists_of_tags(variant: &Variant) {
     for (values, status) in [(same, 304), (others, 200)] {
         for value in values.split('|').map(|value| value.replace('T', &tag)) {
             let answer = client.ask("GET", "/small.txt", &[("If-None-Match", &value)]);
-            assert_eq!(answer.status, status, "{value}: {}", answer.brief());
+            assert_eq!(answer.status, status, "{value}: {answer:?}");
         }
     }
 }
@@ -146,7 +145,7 @@ pub(crate) fn every_form_of_date(variant: &Variant) {
     for (dates, status) in [(same, 304), (others, 200)] {
         for date in dates.split('|') {
             let answer = client.ask("GET", "/small.txt", &[("If-Modified-Since", date)]);
-            assert_eq!(answer.status, status, "{date}: {}", answer.brief());
+            assert_eq!(answer.status, status, "{date}: {answer:?}");
         }
     }
 }

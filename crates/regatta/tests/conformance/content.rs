@@ -1,21 +1,17 @@
 //! Index files, clean URLs, the fallback of single-page applications, and pages for 404.
 
 use crate::prelude::*;
-use crate::protection::check_location;
 use rustix::fs::FileType;
 
 pub(crate) fn index_of_a_folder(variant: &Variant) {
     let mut client = serve(variant).client();
-    assert_eq!(client.get("/").expect(200).body, b"<!doctype html><title>Home</title>\n");
-    assert_eq!(client.get("/sub/").expect(200).body, b"<!doctype html><title>Sub</title>\n");
-    let by_name = client.get("/sub/index.html").expect(200);
+    client.get("/").expect(200).has(b"<!doctype html><title>Home</title>\n");
     let by_folder = client.get("/sub/").expect(200);
+    let by_folder = by_folder.has(b"<!doctype html><title>Sub</title>\n");
+    let by_name = client.get("/sub/index.html").expect(200);
     assert_eq!(by_name.must("ETag"), by_folder.must("ETag"));
-    client.ask("GET", "/", &[("If-None-Match", client_tag(variant).as_str())]).expect(304);
-}
-
-fn client_tag(variant: &Variant) -> String {
-    serve(variant).connect().get("/").expect(200).must("ETag").to_owned()
+    let home = serve(variant).connect().get("/").expect(200);
+    client.ask("GET", "/", &[("If-None-Match", home.must("ETag"))]).expect(304);
 }
 
 pub(crate) fn index_is_a_list(variant: &Variant) {
@@ -27,8 +23,8 @@ pub(crate) fn index_is_a_list(variant: &Variant) {
     ]);
     let settings = ["content.index=home.html,index.html"];
     let mut client = serve_root(variant, &site.root(), &settings).client();
-    assert_eq!(client.get("/both/").expect(200).body, b"home");
-    assert_eq!(client.get("/second/").expect(200).body, b"index");
+    client.get("/both/").expect(200).has(b"home");
+    client.get("/second/").expect(200).has(b"index");
     client.get("/neither/").expect_one_of(&[403, 404]);
 }
 
@@ -57,9 +53,8 @@ pub(crate) fn helpers_that_are_no_files(variant: &Variant) {
         client.get(target).expect_one_of(&[403, 404]);
     }
     let missing = client.get("/missing").expect(404);
-    assert!(!String::from_utf8_lossy(&missing.body).contains("root:"), "{}", missing.brief());
-    let coded = client.ask("GET", "/page.html", &[("Accept-Encoding", "gzip")]).expect(200);
-    assert_eq!(coded.body, b"identity");
+    assert!(!missing.text().contains("root:"), "{missing:?}");
+    client.ask("GET", "/page.html", &[("Accept-Encoding", "gzip")]).expect(200).has(b"identity");
     let coded = client.ask("GET", "/page.html", &[("Accept-Encoding", "gzip, br")]).expect(200);
     assert_eq!(coded.must("Content-Encoding"), "br");
 }
@@ -77,16 +72,14 @@ pub(crate) fn clean_urls(variant: &Variant) {
     for (target, text) in
         [("/about", "about"), ("/docs/guide", "guide"), ("/file", "exact"), ("/about?q", "about")]
     {
-        let answer = client.get(target).expect(200);
-        assert_eq!(String::from_utf8_lossy(&answer.body), text, "{target}");
+        assert_eq!(client.get(target).expect(200).text(), text, "{target}");
     }
     assert_eq!(client.get("/about").must("Content-Type"), "text/html; charset=utf-8");
     check_location(&client.get("/folder"), "/folder", "/folder/");
     for target in ["/missing", "/about/", "/.hidden", "/docs/about"] {
         client.get(target).expect(404);
     }
-    let off = serve_root(variant, &site.root(), &[]);
-    off.connect().get("/about").expect(404);
+    serve_root(variant, &site.root(), &[]).connect().get("/about").expect(404);
 }
 
 const NAVIGATION: (&str, &str) =
@@ -96,8 +89,7 @@ pub(crate) fn fallback_for_navigations(variant: &Variant) {
     let site = Site::with(&[("index.html", "the application"), ("app.js", "code")]);
     let mut client = serve_root(variant, &site.root(), &["content.fallback=index.html"]).client();
     for target in ["/route", "/deep/er/route", "/route?q=1", "/users/42"] {
-        let answer = client.ask("GET", target, &[NAVIGATION]).expect(200);
-        assert_eq!(answer.body, b"the application", "{target}");
+        let answer = client.ask("GET", target, &[NAVIGATION]).expect(200).has(b"the application");
         assert_eq!(answer.must("Content-Type"), "text/html; charset=utf-8");
         let head = client.ask("HEAD", target, &[NAVIGATION]).expect(200);
         assert_eq!(head.must("Content-Length"), answer.body.len().to_string());
@@ -108,8 +100,7 @@ pub(crate) fn fallback_for_navigations(variant: &Variant) {
 /// A missing asset answered with a page breaks deployments in ways that take days to find.
 pub(crate) fn no_fallback_for_assets(variant: &Variant) {
     let site = Site::with(&[("index.html", "the application")]);
-    let server = serve_root(variant, &site.root(), &["content.fallback=index.html"]);
-    let mut client = server.connect();
+    let mut client = serve_root(variant, &site.root(), &["content.fallback=index.html"]).client();
     for target in ["/missing.js", "/assets/missing.css", "/missing.png", "/missing.json"] {
         client.get(target).expect(404);
         client.ask("GET", target, &[("Accept", "*/*")]).expect(404);
@@ -120,8 +111,7 @@ pub(crate) fn no_fallback_for_assets(variant: &Variant) {
     site.put(".shown/a", "shown");
     for (dotfiles, statuses) in [("false", [404, 404, 404]), ("true", [404, 200, 200])] {
         let sets = ["content.fallback=index.html", &format!("content.dotfiles={dotfiles}")];
-        let server = serve_root(variant, &site.root(), &sets);
-        let mut client = server.connect();
+        let mut client = serve_root(variant, &site.root(), &sets).client();
         for (target, status) in ["/.env", "/.shown/route", "/.shown/a"].into_iter().zip(statuses) {
             client.ask("GET", target, &[NAVIGATION]).expect(status);
         }
@@ -131,8 +121,7 @@ pub(crate) fn no_fallback_for_assets(variant: &Variant) {
 pub(crate) fn own_page_for_not_found(variant: &Variant) {
     let site = Site::with(&[("404.html", "our own page"), ("index.html", "home")]);
     let mut client = serve_root(variant, &site.root(), &[]).client();
-    let plain = client.get("/missing").expect(404);
-    assert_eq!(plain.body, b"our own page");
+    let plain = client.get("/missing").expect(404).has(b"our own page");
     assert_eq!(plain.must("Content-Type"), "text/html; charset=utf-8");
     let head = client.ask("HEAD", "/missing", &[]).expect(404);
     assert_eq!(head.must("Content-Length"), "12");

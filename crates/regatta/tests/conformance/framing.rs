@@ -11,45 +11,29 @@ fn refused(server: &Server, bytes: &[u8], statuses: &[u16]) {
     let mut client = server.connect();
     client.try_send([bytes, &get("/a.txt")].concat());
     let answer = client.answer("GET");
-    assert!(statuses.contains(&answer.status), "for {shown}: {}", answer.brief());
-    assert!(answer.closes(), "no Connection: close for {shown}: {}", answer.brief());
+    assert!(statuses.contains(&answer.status), "for {shown}: {answer:?}");
+    assert!(answer.closes(), "no Connection: close for {shown}: {answer:?}");
     let rest = client.rest();
     assert!(rest.is_empty(), "after {shown} came {}", rest.escape_ascii());
 }
 
-fn all_refused(variant: &Variant, rows: &[&str]) {
+fn all_refused(variant: &Variant, rows: impl IntoIterator<Item = String>) {
     let server = serve(variant);
-    for row in rows {
-        refused(&server, row.as_bytes(), &[400]);
-    }
+    rows.into_iter().for_each(|row| refused(&server, row.as_bytes(), &[400]));
     server.connect().get("/small.txt").expect(200);
 }
 
 /// RFC 9112 §3: method SP request-target SP HTTP-version CRLF, and nothing else.
 pub(crate) fn request_lines(variant: &Variant) {
-    all_refused(
-        variant,
-        &[
-            "GET  /small.txt HTTP/1.1\r\nHost: x\r\n\r\n",
-            "GET /small.txt  HTTP/1.1\r\nHost: x\r\n\r\n",
-            "GET /small.txt HTTP/1.1 \r\nHost: x\r\n\r\n",
-            " GET /small.txt HTTP/1.1\r\nHost: x\r\n\r\n",
-            "GET\t/small.txt\tHTTP/1.1\r\nHost: x\r\n\r\n",
-            "GET /small.txt\r\nHost: x\r\n\r\n",
-            "GET /small .txt HTTP/1.1\r\nHost: x\r\n\r\n",
-            "GET HTTP/1.1\r\nHost: x\r\n\r\n",
-            "GET\r\nHost: x\r\n\r\n",
-            "G(T /small.txt HTTP/1.1\r\nHost: x\r\n\r\n",
-            "G\u{e9}T /small.txt HTTP/1.1\r\nHost: x\r\n\r\n",
-            ": /small.txt HTTP/1.1\r\nHost: x\r\n\r\n",
-            "GET small.txt HTTP/1.1\r\nHost: x\r\n\r\n",
-            "GET /small.txt\u{0}x HTTP/1.1\r\nHost: x\r\n\r\n",
-            "GET /small.txt\u{7f} HTTP/1.1\r\nHost: x\r\n\r\n",
-            "GET /small.txt\u{1} HTTP/1.1\r\nHost: x\r\n\r\n",
-            "\u{0}GET /small.txt HTTP/1.1\r\nHost: x\r\n\r\n",
-            "\u{16}\u{3}\u{1}\u{0}\u{a5}\u{1}\u{0}\u{0}\r\n\r\n",
-        ],
-    );
+    let lines = "GET  /small.txt HTTP/1.1|GET /small.txt  HTTP/1.1|GET /small.txt HTTP/1.1 |\
+                 \x20GET /small.txt HTTP/1.1|GET\t/small.txt\tHTTP/1.1|GET /small.txt|\
+                 GET /small .txt HTTP/1.1|GET HTTP/1.1|GET|G(T /small.txt HTTP/1.1|\
+                 G\u{e9}T /small.txt HTTP/1.1|: /small.txt HTTP/1.1|GET small.txt HTTP/1.1|\
+                 GET /small.txt\0x HTTP/1.1|GET /small.txt\x7f HTTP/1.1|\
+                 GET /small.txt\x01 HTTP/1.1|\0GET /small.txt HTTP/1.1";
+    let rows = lines.split('|').map(|line| format!("{line}\r\nHost: x\r\n\r\n"));
+    let of_tls = "\u{16}\u{3}\u{1}\u{0}\u{a5}\u{1}\u{0}\u{0}\r\n\r\n".to_owned();
+    all_refused(variant, rows.chain([of_tls]));
 }
 
 /// RFC 9112 §2.3: HTTP-name is case-sensitive, then one digit, a dot, one digit.
@@ -99,19 +83,10 @@ pub(crate) fn field_lines(variant: &Variant) {
 
 /// A bare LF or CR never ends a line: other servers on the way may differ.
 pub(crate) fn bare_line_ends(variant: &Variant) {
-    all_refused(
-        variant,
-        &[
-            "GET /small.txt HTTP/1.1\nHost: x\r\n\r\n",
-            "GET /small.txt HTTP/1.1\nHost: x\n\n",
-            "GET /small.txt HTTP/1.1\r\nHost: x\n\r\n",
-            "GET /small.txt HTTP/1.1\r\nHost: x\r\n\n",
-            "GET /small.txt HTTP/1.1\rHost: x\r\n\r\n",
-            "GET /small.txt HTTP/1.1\r\nHost: x\r\r\n\r\n",
-            "GET /small.txt HTTP/1.1\r\r\nHost: x\r\n\r\n",
-            "GET /small.txt HTTP/1.1\r\nHost: x\r\n\rA: b\r\n\r\n",
-        ],
-    );
+    let rests = "\nHost: x\r\n\r\n|\nHost: x\n\n|\r\nHost: x\n\r\n|\r\nHost: x\r\n\n|\
+                 \rHost: x\r\n\r\n|\r\nHost: x\r\r\n\r\n|\r\r\nHost: x\r\n\r\n|\
+                 \r\nHost: x\r\n\rA: b\r\n\r\n";
+    all_refused(variant, rests.split('|').map(|rest| format!("GET /small.txt HTTP/1.1{rest}")));
 }
 
 fn with_field(field: &str) -> String {
@@ -185,12 +160,8 @@ pub(crate) fn chunks(variant: &Variant) {
         // The request itself was good, so an answer sent before the fault was seen may stand.
         let answer = client.answer("GET").expect_one_of(&[400, 200]);
         let rest = client.rest();
-        assert!(rest.is_empty(), "after {body:?}: {} then {:?}", answer.brief(), lossy(&rest));
+        assert!(rest.is_empty(), "after {body:?}: {answer:?} then {}", rest.escape_ascii());
     }
-}
-
-fn lossy(bytes: &[u8]) -> String {
-    bytes.escape_ascii().to_string()
 }
 
 /// The same faults, arriving byte by byte: the split of bytes must not matter.

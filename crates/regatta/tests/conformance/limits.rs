@@ -1,6 +1,6 @@
 //! Limits on heads and targets: 431 and 414 (RFC 6585 §5, RFC 9110 §15.5.15), then the end.
 
-use crate::harness::{Server, Variant, serve, serve_with};
+use crate::prelude::*;
 
 /// A GET whose head is exactly `len` bytes.
 fn head_of(len: usize) -> String {
@@ -30,8 +30,8 @@ pub(crate) fn head_at_the_limit(variant: &Variant) {
 }
 
 pub(crate) fn head_limit_is_a_setting(variant: &Variant) {
-    let server =
-        serve_with(variant, &["limits.head_bytes_max=1024", "limits.target_bytes_max=512"]);
+    let limits = ["limits.head_bytes_max=1024", "limits.target_bytes_max=512"];
+    let server = serve_with(variant, &limits);
     answered(&server, &head_of(1024), 200);
     refused(&server, &head_of(1025), 431);
 }

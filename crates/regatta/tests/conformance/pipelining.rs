@@ -3,40 +3,42 @@
 use crate::prelude::*;
 use std::io::Write;
 
+fn requests(sizes: impl Iterator<Item = usize>) -> Vec<u8> {
+    sizes.flat_map(|size| get(&format!("/size-{size}.bin"))).collect()
+}
+
 fn sizes_in_order(client: &mut Client, sizes: impl Iterator<Item = usize>) {
     for (at, size) in sizes.enumerate() {
         let answer = client.answer("GET").expect(200);
-        assert!(answer.body == sized(size), "answer {at}, of {size} bytes: {}", answer.brief());
+        assert!(answer.body == sized(size), "answer {at}, of {size} bytes: {answer:?}");
     }
 }
 
 pub(crate) fn in_order(variant: &Variant) {
     let mut client = serve(variant).client();
-    client.send(SIZES.map(|size| get(&format!("/size-{size}.bin"))).concat());
+    client.send(requests(SIZES.into_iter()));
     sizes_in_order(&mut client, SIZES.into_iter());
 }
 
 pub(crate) fn burst_of_a_hundred(variant: &Variant) {
     let mut client = serve(variant).client();
     let sizes = || (0..100).map(|i| SIZES[i % 7]);
-    let burst: Vec<u8> = sizes().flat_map(|size| get(&format!("/size-{size}.bin"))).collect();
-    client.send(burst);
+    client.send(requests(sizes()));
     sizes_in_order(&mut client, sizes());
 }
 
 pub(crate) fn answers_larger_than_buffers(variant: &Variant) {
     let mut client = serve(variant).client();
     let sizes = || (0..12).map(|i| SIZES[i % 2 * 2 + 7]);
-    let burst: Vec<u8> = sizes().flat_map(|size| get(&format!("/size-{size}.bin"))).collect();
-    client.send(burst);
-    std::thread::sleep(Duration::from_millis(50));
+    client.send(requests(sizes()));
+    thread::sleep(Duration::from_millis(50));
     sizes_in_order(&mut client, sizes());
 }
 
 pub(crate) fn requests_without_end_while_reading(variant: &Variant) {
     let mut client = serve(variant).client();
     let mut sender = client.sender();
-    let writer = std::thread::spawn(move || {
+    let writer = thread::spawn(move || {
         let batch = get("/size-4096.bin").repeat(50);
         for _ in 0..20 {
             sender.write_all(&batch).expect("the server goes on reading");
@@ -61,7 +63,7 @@ pub(crate) fn split_at_every_byte(variant: &Variant) {
     let pair = pair();
     for at in 1..pair.len() {
         client.send(&pair[..at]);
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
         client.send(&pair[at..]);
         check_pair(&mut client);
     }
@@ -104,6 +106,6 @@ pub(crate) fn all_kinds_of_answers(variant: &Variant) {
     client.send(burst.repeat(3));
     for (method, target, _, status) in kinds.iter().cycle().take(kinds.len() * 3) {
         let answer: Answer = client.answer(method);
-        assert_eq!(answer.status, *status, "{method} {target}: {}", answer.brief());
+        assert_eq!(answer.status, *status, "{method} {target}: {answer:?}");
     }
 }

@@ -1,11 +1,7 @@
 //! Files that must not be served, and redirects that must not lead away.
 
 use crate::prelude::*;
-use crate::site::SECRET;
-use regatta_sys::sandbox::landlock_version;
-use regatta_testkit::skips::skip;
 use rustix::io::Errno;
-use std::net::TcpListener;
 
 /// Fails unless the answer redirects, by a relative reference, from `asked` to the path `to`.
 ///
@@ -13,7 +9,7 @@ use std::net::TcpListener;
 /// another site is ruled out.
 #[track_caller]
 pub(crate) fn check_location(answer: &Answer, asked: &str, to: &str) {
-    assert!(matches!(answer.status, 301 | 308), "{asked}: {}", answer.brief());
+    assert!(matches!(answer.status, 301 | 308), "{asked}: {answer:?}");
     assert_eq!(answer.field("Cache-Control"), None, "there is no validator to ask with");
     let location = answer.must("Location");
     let second = location.as_bytes().get(1).copied();
@@ -64,7 +60,7 @@ pub(crate) fn redirects_do_not_lead_away(variant: &Variant) {
                    /x%0d%0aSet-Cookie:%20a=b?%0d%0a";
     for asked in targets.split(' ') {
         let answer = server.connect().get(asked);
-        assert_eq!(answer.field("Set-Cookie"), None, "{asked}: {}", answer.brief());
+        assert_eq!(answer.field("Set-Cookie"), None, "{asked}: {answer:?}");
         let Some(location) = answer.field("Location") else { continue };
         let bytes = location.as_bytes();
         let away = matches!(bytes, [b'/' | b'\\', b'/' | b'\\', ..]) || location.contains("://");
@@ -74,7 +70,7 @@ pub(crate) fn redirects_do_not_lead_away(variant: &Variant) {
     if answer.status != 404 {
         let location = answer.must("Location");
         let safe = ["/evil.example/", "evil.example/", "./evil.example/"];
-        assert!(safe.contains(&location), "{}", answer.brief());
+        assert!(safe.contains(&location), "{answer:?}");
     }
 }
 
@@ -94,8 +90,8 @@ pub(crate) fn hidden_files_do_not_exist(variant: &Variant) {
 }
 
 pub(crate) fn well_known_is_served(variant: &Variant) {
-    let answer = serve(variant).client().get("/.well-known/security.txt").expect(200);
-    assert_eq!(answer.body, b"Contact: mailto:x@regatta.test\n");
+    let answer = serve(variant).client().get("/.well-known/security.txt");
+    answer.expect(200).has(b"Contact: mailto:x@regatta.test\n");
 }
 
 pub(crate) fn hidden_files_are_a_setting(variant: &Variant) {
@@ -121,21 +117,21 @@ pub(crate) fn no_links_by_default(variant: &Variant) {
     let inside = ["/link-in.txt", "/link-sub/file.txt", "/link-sub/"];
     for target in OUT.iter().chain(&NOWHERE).chain(&inside) {
         let answer = client.get(target).expect_one_of(&[403, 404]);
-        assert!(!String::from_utf8_lossy(&answer.body).contains(SECRET), "{target}");
+        assert!(!answer.text().contains(SECRET), "{target}");
     }
 }
 
 pub(crate) fn links_inside_are_a_setting(variant: &Variant) {
     let mut client = serve_with(variant, &["content.symlinks=true"]).client();
-    assert_eq!(client.get("/link-in.txt").expect(200).body, b"small\n");
-    assert_eq!(client.get("/link-sub/file.txt").expect(200).body, b"file in sub\n");
+    client.get("/link-in.txt").expect(200).has(b"small\n");
+    client.get("/link-sub/file.txt").expect(200).has(b"file in sub\n");
     for target in OUT.iter().chain(&NOWHERE) {
         let answer = client.get(target).expect_one_of(&[403, 404]);
-        assert!(!String::from_utf8_lossy(&answer.body).contains(SECRET), "{target}");
+        assert!(!answer.text().contains(SECRET), "{target}");
     }
     // A precompressed sibling that is a link out of the root still is no sibling.
     let answer = client.ask("GET", "/odd.html", &[("Accept-Encoding", "gzip")]).expect(200);
-    assert!(!String::from_utf8_lossy(&answer.body).contains(SECRET));
+    assert!(!answer.text().contains(SECRET));
 }
 
 /// Anything but a regular file is refused at once: opening a FIFO must not wait for a writer.
@@ -155,8 +151,7 @@ pub(crate) fn no_special_files(variant: &Variant) {
 pub(crate) fn no_listings(variant: &Variant) {
     let mut client = serve(variant).client();
     for target in ["/noindex/", "/empty/", "/types/", "/noindex/?", "/sub/deep/"] {
-        let answer = client.get(target).expect_one_of(&[403, 404]);
-        let body = String::from_utf8_lossy(&answer.body).into_owned();
+        let body = client.get(target).expect_one_of(&[403, 404]).text();
         assert!(!body.contains("listed-name") && !body.contains("file."), "{target}: {body}");
     }
 }
@@ -179,11 +174,9 @@ pub(crate) fn a_worker_is_confined(variant: &Variant) {
     let launch = Launch::new(variant, common()).set("server.sandbox=required");
     let server = launch.faults(format!("probe_port={port}")).start();
     server.connect().get("/small.txt").expect(200);
-    let probed = || server.stderr().lines().any(|line| line.starts_with("probe: "));
-    assert!(eventually(PATIENCE, probed), "no worker has said: {}", server.stderr());
+    soon(|| server.stderr().lines().any(|line| line.starts_with("probe: ")));
     for line in server.stderr().lines().filter(|line| line.starts_with("probe: ")) {
         assert_eq!(line, probes_of_confined());
     }
-    let told = "workers have given up privileges, capabilities, files";
-    assert!(server.stderr().contains(told), "{}", server.stderr());
+    server.says("workers have given up privileges, capabilities, files");
 }

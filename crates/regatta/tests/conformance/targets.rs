@@ -1,14 +1,13 @@
 //! Forms of the request target and the rules of Host: RFC 9112 §3.2 and §3.2.1 to §3.2.4.
 
-use crate::harness::{Server, Variant, serve};
-use crate::protection::check_location;
+use crate::prelude::*;
 
 /// Status of a request of these exact lines; the connection must end after a 400.
 fn status_of(server: &Server, text: &str) -> u16 {
     let mut client = server.asked(text);
     let answer = client.answer("GET");
     if answer.status == 400 {
-        assert!(answer.closes(), "{text:?}: {}", answer.brief());
+        assert!(answer.closes(), "{text:?}: {answer:?}");
         client.finish();
     }
     answer.status
@@ -69,8 +68,7 @@ pub(crate) fn absolute_form(variant: &Variant) {
         }
     }
     // RFC 9112 §3.2: Host is required all the same.
-    let text = "GET http://regatta.test/small.txt HTTP/1.1\r\n\r\n";
-    assert_eq!(status_of(&server, text), 400);
+    assert_eq!(status_of(&server, "GET http://regatta.test/small.txt HTTP/1.1\r\n\r\n"), 400);
 }
 
 pub(crate) fn absolute_form_answers_the_resource(variant: &Variant) {
