@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use std::net::Ipv4Addr;
-use std::path::Path;
 
 const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
@@ -19,14 +18,17 @@ fn at_path(launch: Launch, variant: &Variant, path: &Path) -> Launch {
     }
 }
 
+fn read_log(log: &Path) -> String {
+    fs::read_to_string(log).unwrap_or_default()
+}
+
 /// All cases over a Unix socket, whose clients have only the addresses that a proxy names.
 fn is_served_without_limits(path: &Path) {
     let mut clients: Vec<Client> = (0..5).map(|_| Client::connect_to_path(path)).collect();
     get_all(&mut clients, "/small.txt");
     let last = clients.last_mut().expect("five");
     for len in [0, 1, 65_537, (1 << 20) + 1] {
-        let answer = last.get(&format!("/size-{len}.bin")).expect(200);
-        assert!(answer.body == sized(len), "{len} bytes");
+        last.get(&format!("/size-{len}.bin")).expect(200).has(sized(len));
     }
     // A proxy there names the clients of its requests.
     let mut of = |who| last.ask("GET", "/small.txt", &[("X-Forwarded-For", who)]);
@@ -36,19 +38,18 @@ fn is_served_without_limits(path: &Path) {
     last.send([get("/small.txt"), get("/missing")].concat());
     last.answer("GET").expect(200);
     last.answer("GET").expect(404);
-    let close = [("Connection", "close")];
-    assert!(last.ask("GET", "/size-65537.bin", &close).expect(200).body == sized(65_537));
+    let answer = last.ask("GET", "/size-65537.bin", &[("Connection", "close")]);
+    answer.expect(200).has(sized(65_537));
     assert_eq!(last.rest_or_reset(), b"");
 }
 
 pub(crate) fn one_client_is_limited(variant: &Variant) {
     let site = Site::new();
     let path = site.beside("socket");
-    let launch = at_path(Launch::new(variant, common()).sets(&LIMITS), variant, &path);
     let log = site.beside("access.log");
-    let launch = launch.log(&log);
-    let launch = launch.sets(&["server.trusted=unix:", "server.forwarded=x-forwarded-for"]);
-    let server = launch.start();
+    let launch = at_path(Launch::new(variant, common()).sets(&LIMITS), variant, &path).log(&log);
+    let forwarded = ["server.trusted=unix:", "server.forwarded=x-forwarded-for"];
+    let server = launch.sets(&forwarded).start();
     is_served_without_limits(&path);
     let connect = |from| server.connect_from(from);
     let mut held = [connect(ONE), connect(ONE)];
@@ -56,7 +57,7 @@ pub(crate) fn one_client_is_limited(variant: &Variant) {
     let mut limited = [connect(ONE), connect(ONE)];
     for client in &mut limited {
         let answer = client.get("/small.txt").expect(429);
-        assert!(answer.closes(), "{}", answer.brief());
+        assert!(answer.closes(), "{answer:?}");
         assert_eq!(answer.must("Retry-After"), "1");
     }
     let mut refused = connect(ONE);
@@ -65,24 +66,23 @@ pub(crate) fn one_client_is_limited(variant: &Variant) {
     let untrusted = connect(OTHER).ask("GET", "/small.txt", &[("X-Forwarded-For", "192.0.2.7")]);
     untrusted.expect(200);
     held[0].get("/small.txt").expect(200);
-    let said = || std::fs::read_to_string(&log).unwrap_or_default();
     let all = ["192.0.2.7 ", "192.0.2.8 ", "127.0.0.3 ", "unix: "];
-    let named = |who: &&str| said().lines().any(|line| line.starts_with(*who));
-    assert!(eventually(PATIENCE, || all.iter().all(named)), "{}", said());
+    let names = |said: &String, who: &str| said.lines().any(|line| line.starts_with(who));
+    comes_to(|| read_log(&log), |said| all.iter().all(|who| names(said, who)));
     // The connections of a killed worker no longer count.
     server.kill_workers();
     let mut client = connect(ONE);
-    assert!(eventually(PATIENCE, || {
+    soon(|| {
         let served = client.get("/small.txt").status == 200;
         if !served {
             client = connect(ONE);
         }
         served
-    }));
+    });
     // This many requests at once, and then one a second.
     let late = (0..20).map(|_| client.get("/small.txt")).find(|answer| answer.status != 200);
     let late = late.expect("20 requests are more than 8").expect(429);
-    assert!(!late.closes(), "{}", late.brief());
+    assert!(!late.closes(), "{late:?}");
     assert_eq!(late.must("Retry-After"), "1");
     client.get("/small.txt").expect_one_of(&[200, 429]);
     connect(OTHER).get("/small.txt").expect(200);
@@ -93,13 +93,10 @@ pub(crate) fn one_client_is_limited(variant: &Variant) {
 pub(crate) fn a_proxy_names_its_clients(variant: &Variant) {
     let site = Site::new();
     let (log, path) = (site.beside("access.log"), site.beside("socket"));
-    let launch = Launch::new(variant, common()).sets(&LIMITS).sets(&[
-        "server.proxy_protocol=true",
-        "server.trusted=127.0.0.1,127.0.0.8/30,unix:",
-        "log.format=json",
-    ]);
-    let launch = at_path(launch, variant, &path);
-    let server = launch.log(&log).start();
+    let trusted = "server.trusted=127.0.0.1,127.0.0.8/30,unix:";
+    let proxy = ["server.proxy_protocol=true", trusted, "log.format=json"];
+    let launch = Launch::new(variant, common()).sets(&LIMITS).sets(&proxy).log(&log);
+    let server = at_path(launch, variant, &path).start();
     let request = get("/small.txt");
     let header = b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 80\r\n";
     // At once, in pieces, and in version 2.
@@ -107,36 +104,31 @@ pub(crate) fn a_proxy_names_its_clients(variant: &Variant) {
     held[0].send([&header[..], &request].concat());
     for piece in header.chunks(7) {
         held[1].send(piece);
-        std::thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(2));
     }
     held[1].send(&request);
     let binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x08\x7f\0\0\x01\x12\x67\0\x50";
     held[2].send([&binary[..], &request].concat());
     answer_all(&mut held, 200);
     // 192.0.2.7 has two connections.
-    let mut third = server.asked([&header[..], &request].concat());
-    third.answer("GET").expect(429);
+    server.asked([&header[..], &request].concat()).answer("GET").expect(429);
     // The proxy itself is not limited.
     for _ in 0..5 {
         let mut own = server.asked([&b"PROXY UNKNOWN\r\n"[..], &request].concat());
         own.answer("GET").expect(200);
         held[2].get("/small.txt").expect(200);
     }
-    let mut silent = server.asked(&request);
-    assert_eq!(silent.rest_or_reset(), b"", "not a header");
+    assert_eq!(server.asked(&request).rest_or_reset(), b"", "not a header");
     let mut stranger = server.connect_from(ONE);
     stranger.try_send([&header[..], &request].concat());
     assert_eq!(stranger.rest_or_reset(), b"", "not trusted");
-    for _ in 0..3 {
-        let mut own = Client::connect_to_path(&path);
-        own.send([&b"PROXY UNKNOWN\r\n"[..], &request].concat());
-        own.answer("GET").expect(200);
+    let own = &b"PROXY UNKNOWN\r\n"[..];
+    for header in [own, own, own, b"PROXY TCP4 192.0.2.9 127.0.0.1 4711 80\r\n"] {
+        let mut client = Client::connect_to_path(&path);
+        client.send([header, &request].concat());
+        client.answer("GET").expect(200);
     }
-    let mut other = Client::connect_to_path(&path);
-    other.send([&b"PROXY TCP4 192.0.2.9 127.0.0.1 4711 80\r\n"[..], &request].concat());
-    other.answer("GET").expect(200);
-    let said = || std::fs::read_to_string(&log).unwrap_or_default();
-    let named = |who: &str| said().contains(&format!("\"peer\":\"{who}\""));
     let all = ["192.0.2.7", "192.0.2.8", "192.0.2.9", "unix:"];
-    assert!(eventually(PATIENCE, || all.iter().all(|who| named(who))), "{}", said());
+    let all = all.map(|who| format!("\"peer\":\"{who}\""));
+    comes_to(|| read_log(&log), |said| all.iter().all(|who| said.contains(who)));
 }

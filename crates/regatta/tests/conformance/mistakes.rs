@@ -1,15 +1,9 @@
 //! Typical mistakes at the command line: each answer contains words that help.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::harness::program;
-use std::{
-    fs,
-    io::{Read, Write},
-    net::TcpListener,
-    path::PathBuf,
-    process::{Command, Stdio},
-    thread,
-};
+use crate::folder::Folder;
+use crate::prelude::*;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 
 /// Words of a command, and words of its answer. `ROOT`, `EMPTY` and `BUSY` stand for a site, an
 /// empty directory and a port in use.
@@ -68,23 +62,21 @@ const ROWS: &[Row] = &[
     ("password", &["NAME"]),
 ];
 
+/// Files and their texts. `SITE` stands for the section of a server.
 const FILES: &[(&str, &str)] = &[
     ("site/index.html", "hello"),
     ("nginx.conf", "server {\n  listen 80;\n}\n"),
     ("bracket.toml", "[server\nroot = \"site\"\n"),
-    ("option.toml", "[server]\nroot = \"site\"\narchitectur = \"symped\"\n"),
-    ("section.toml", "[server]\nroot = \"site\"\n[limit]\nidle_ms_max = 3\n"),
-    ("loop.toml", "[server]\nroot = \"site\"\n[[redirects]]\nfrom = \"/a\"\nto = \"/a\"\n"),
-    (
-        "status.toml",
-        "[server]\nroot = \"site\"\n[[redirects]]\nfrom = \"/a\"\nto = \"/b\"\nstatus = 305\n",
-    ),
+    ("option.toml", "SITEarchitectur = \"symped\"\n"),
+    ("section.toml", "SITE[limit]\nidle_ms_max = 3\n"),
+    ("loop.toml", "SITE[[redirects]]\nfrom = \"/a\"\nto = \"/a\"\n"),
+    ("status.toml", "SITE[[redirects]]\nfrom = \"/a\"\nto = \"/b\"\nstatus = 305\n"),
     (
         "twice.toml",
-        "[server]\nroot = \"site\"\n\n[[redirects]]\nfrom = \"/a\"\nto = \"/b\"\n\n\
+        "SITE\n[[redirects]]\nfrom = \"/a\"\nto = \"/b\"\n\n\
          [[redirects]]\nfrom = \"/a\"\nto = \"/c\"\n",
     ),
-    ("tickets.toml", "[server]\nroot = \"site\"\n[tls]\nticket_keys = [\"none.key\"]\n"),
+    ("tickets.toml", "SITE[tls]\nticket_keys = [\"none.key\"]\n"),
     ("index.html.gz", "\u{1f}\u{8b}\n"),
     ("empty/.keep", ""),
 ];
@@ -93,29 +85,23 @@ const FILES: &[(&str, &str)] = &[
 fn missing(listener: &TcpListener) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { return };
-        let mut head = Vec::new();
-        let mut buffer = [0; 4096];
-        while !head.ends_with(b"\r\n\r\n") {
-            match stream.read(&mut buffer) {
-                Ok(0) | Err(_) => break,
-                Ok(read) => head.extend_from_slice(&buffer[..read]),
-            }
-        }
+        let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+        lines.take_while(|line| !line.is_empty()).for_each(drop);
         let answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         let _ = stream.write_all(answer);
     }
 }
 
 pub(crate) fn typical_mistakes_are_answered_with_what_to_do() {
-    let folder = std::env::temp_dir().join(format!("regatta-mistakes-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
+    let folder = Folder::new("mistakes");
     for (name, text) in FILES {
-        let path: PathBuf = folder.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        let text = text.replace("SITE", "[server]\nroot = \"site\"\n");
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().expect("the folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
     }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port().to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("ours").port().to_string();
     thread::spawn(move || missing(&listener));
     let mut wrong = Vec::new();
     for (command, words) in ROWS {
@@ -123,15 +109,15 @@ pub(crate) fn typical_mistakes_are_answered_with_what_to_do() {
             word.replace("ROOT", "site").replace("EMPTY", "empty").replace("BUSY", &port)
         });
         let mut command = Command::new(program());
-        command.args(words_of).current_dir(&folder).stdin(Stdio::null());
-        let output = command.output().unwrap();
-        let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        command.args(words_of).current_dir(&*folder).stdin(Stdio::null());
+        let output = command.output().expect("it runs");
+        let said = [output.stdout, output.stderr];
+        let said = said.map(|text| String::from_utf8(text).expect("text"));
         let missing: Vec<_> =
             words.iter().filter(|word| !said.iter().any(|text| text.contains(**word))).collect();
         if !missing.is_empty() {
             wrong.push(format!("{command:?} does not say {missing:?}: {said:?}"));
         }
     }
-    fs::remove_dir_all(&folder).unwrap();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -15,12 +15,17 @@ fn start(variant: &Variant) -> Arc<Server> {
     serve_with(variant, &SETTINGS)
 }
 
-/// Fails unless the server ends the connection between its deadline and a little later. Its last
-/// bytes, if any, are a 408 (RFC 9110 §15.5.9).
-fn ended(client: &mut Client, start: Instant) {
-    let rest = client.rest();
-    let took = start.elapsed();
+/// Fails unless the last bytes of a connection, if any, are a 408 (RFC 9110 §15.5.9).
+#[track_caller]
+fn is_late(rest: &[u8]) {
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408 "), "{}", rest.escape_ascii());
+}
+
+/// Fails unless the server ends the connection between its deadline and a little later.
+#[track_caller]
+fn ended(client: &mut Client, start: Instant) {
+    is_late(&client.rest());
+    let took = start.elapsed();
     assert!(took >= Duration::from_millis(300), "ended early, after {took:?}");
     assert!(took < Duration::from_secs(5), "ended late, after {took:?}");
 }
@@ -41,17 +46,16 @@ pub(crate) fn a_head_that_trickles(variant: &Variant) {
     let mut client = server.connect();
     let mut sender = client.sender();
     let begin = Instant::now();
-    let writer = std::thread::spawn(move || {
+    let writer = thread::spawn(move || {
         let head = format!("GET /small.txt HTTP/1.1\r\nHost: x\r\nX: {}", "y".repeat(1000));
         for byte in head.bytes() {
             if sender.write_all(&[byte]).is_err() || begin.elapsed() > Duration::from_secs(8) {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
         }
     });
-    let rest = client.rest_or_reset();
-    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408 "), "{}", rest.escape_ascii());
+    is_late(&client.rest_or_reset());
     assert!(begin.elapsed() < Duration::from_secs(5), "trickled {:?}", begin.elapsed());
     drop(client);
     writer.join().expect("the writer sees the end");
@@ -60,8 +64,7 @@ pub(crate) fn a_head_that_trickles(variant: &Variant) {
 pub(crate) fn a_connection_without_a_request(variant: &Variant) {
     let server = start(variant);
     let start = Instant::now();
-    let mut client = server.connect();
-    ended(&mut client, start);
+    ended(&mut server.connect(), start);
 }
 
 /// A connection with a request now and then, for longer than the idle deadline of 600 ms. `None`
@@ -78,7 +81,7 @@ fn kept(server: &Server) -> Option<(Client, Instant)> {
         }
         last = asked;
         client.answer("GET").expect(200);
-        std::thread::sleep(Duration::from_millis(110));
+        thread::sleep(Duration::from_millis(110));
     }
     Some((client, last))
 }
@@ -118,7 +121,7 @@ pub(crate) fn a_client_that_lingers(variant: &Variant) {
     client.finish();
     let mut sender = client.sender();
     let refused = eventually(Duration::from_secs(5), || {
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
         sender.write_all(b"still here").is_err()
     });
     assert!(refused, "the server never closed");
@@ -131,9 +134,6 @@ pub(crate) fn many_at_once(variant: &Variant) {
     let begin = Instant::now();
     server.connect().get("/size-65537.bin").expect(200);
     assert!(begin.elapsed() < Duration::from_secs(2), "an honest client waited");
-    for client in &mut slow {
-        let rest = client.rest();
-        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408 "), "{}", rest.escape_ascii());
-    }
+    slow.iter_mut().for_each(|client| is_late(&client.rest()));
     assert!(begin.elapsed() < Duration::from_secs(5), "took {:?}", begin.elapsed());
 }

@@ -1,10 +1,7 @@
 //! Clients that read slowly: ended below the minimum rate, served above it, no harm to others.
 
-use crate::inspect;
 use crate::over_tls::encrypted;
 use crate::prelude::*;
-use std::fs;
-use std::net::TcpStream;
 
 const SETTINGS: [&str; 2] = ["limits.send_window_ms=250", "limits.send_rate_min=10000"];
 
@@ -42,7 +39,7 @@ pub(crate) fn one_below_the_rate_is_ended(variant: &Variant) {
     let begin = Instant::now();
     let ended = eventually(PATIENCE, || {
         slow.take_some(50);
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
         server.open_connections() == 0
     });
     assert!(ended, "2500 bytes a second pass for 10000, after {:?}", begin.elapsed());
@@ -50,14 +47,13 @@ pub(crate) fn one_below_the_rate_is_ended(variant: &Variant) {
 
 /// About 80 KiB a second against a minimum of 10 000 bytes, for several windows.
 pub(crate) fn an_honest_slow_one_is_served(variant: &Variant) {
-    let settings = ["limits.send_window_ms=600", "limits.send_rate_min=10000"];
-    let server = serve_with(variant, &settings);
+    let server = serve_with(variant, &["limits.send_window_ms=600", "limits.send_rate_min=10000"]);
     let mut slow = server.slow_reader("/size-5242880.bin");
     let mut body = Vec::new();
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_millis(1500) {
         body.extend(slow.take(8 << 10));
-        std::thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(100));
     }
     body.extend(slow.take((5 << 20) - body.len()));
     assert!(body == sized(5 << 20), "other bytes");
@@ -77,8 +73,7 @@ pub(crate) fn unsent_bytes_are_limited() {
     ] {
         let server = start_with(variant, &[set]);
         let _stuck = server.stuck_client();
-        let sent = || server.count("bytes_sent");
-        assert!(eventually(PATIENCE, || sent() > MUCH), "{set}: {} bytes", sent());
+        comes_to(|| (set, server.count("bytes_sent")), |(_, sent)| *sent > MUCH);
     }
     let server = start_with(sealed, &[]);
     let _stuck = server.stuck_client();
@@ -89,13 +84,13 @@ pub(crate) fn unsent_bytes_are_limited() {
 
 /// Clients that ask twice for more than the sockets' buffers hold, and read one head.
 fn stuck_in_pipelines(server: &Server, count: usize) -> Vec<Client> {
-    let narrow = |_| server.connect_narrow();
-    let mut clients: Vec<_> = (0..count).map(narrow).collect();
-    for client in &mut clients {
+    let stuck = |_| {
+        let mut client = server.connect_narrow();
         client.send(get("/sparse.bin").repeat(2));
         client.head_only().expect(200);
-    }
-    clients
+        client
+    };
+    (0..count).map(stuck).collect()
 }
 
 pub(crate) fn others_do_not_wait(variant: &Variant) {
@@ -116,8 +111,7 @@ pub(crate) fn waiting_is_free(variant: &Variant) {
 /// Asserts that waiting takes no processor time: spinning would use some in every half second.
 fn comes_to_rest(server: &Server) {
     let used = || server.cpu_within(Duration::from_millis(500));
-    let at_rest = || used() < Duration::from_millis(100);
-    assert!(eventually(PATIENCE, at_rest), "it spins while it waits");
+    comes_to(used, |used| *used < Duration::from_millis(100));
 }
 
 pub(crate) fn half_closed_waiting_is_free(variant: &Variant) {
@@ -132,9 +126,7 @@ pub(crate) fn draining_accepts_nobody(variant: &Variant) {
     let mut server = start(variant);
     let mut client = server.slow_reader("/size-5242880.bin");
     server.signal(Signal::TERM);
-    let refused =
-        eventually(PATIENCE, || TcpStream::connect_timeout(&server.address(), PATIENCE).is_err());
-    assert!(refused, "still accepting while it drains");
+    soon(|| TcpStream::connect_timeout(&server.address(), PATIENCE).is_err());
     client.take(5 << 20);
     assert!(server.exit_within(PATIENCE).is_some(), "{}", server.stderr());
 }
@@ -142,7 +134,8 @@ pub(crate) fn draining_accepts_nobody(variant: &Variant) {
 pub(crate) fn unread_answers_stop_the_requests(variant: &Variant) {
     let server = serve(variant);
     let mut client = server.connect_narrow();
-    client.send_timeout(Duration::from_millis(300));
+    let patience = Some(Duration::from_millis(300));
+    client.socket().set_write_timeout(patience).expect("a time");
     let batch = get("/size-65537.bin").repeat(500);
     let mut taken = 0_usize;
     while taken < 64 << 20 && client.try_send(&batch) {
@@ -171,18 +164,17 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
         Some("watpipe4" | "watpipe5" | "seda") => 64 + 2,
         _ => 64,
     };
-    let launch = Launch::new(variant, &site.root()).files_max(reserved + 64);
+    let files = format!("ulimit -n {}", reserved + 64);
+    let launch = Launch::new(variant, &site.root()).after(files);
     let launch = launch.sets(&["limits.connections_max=64", "cache.descriptors_max=0"]);
     // Threads that fill sockets of megabytes at once leave no processor to other cases.
     let launch = launch.set("accept.send_buffer_bytes=16384");
     // The kernel gives one worker more than its share: those not yet inside wait.
     let server = launch.set("accept.when_full=pause").start();
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect_narrow()).collect();
-    for (number, client) in clients.iter_mut().enumerate() {
-        client.send(get(&format!("/{number}.bin")));
-    }
+    send_numbered(&mut clients);
     // Time for the server to open all that it can.
-    std::thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(300));
     let answered = eventually(PATIENCE, || {
         let (ready, waiting) = clients.drain(..).partition::<Vec<_>, _>(Client::has_bytes);
         clients = waiting;
@@ -199,7 +191,7 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
 pub(crate) fn what_the_end_cuts_short_is_logged(variant: &Variant) {
     for signal in [Signal::TERM, Signal::QUIT] {
         let (line, received) = line_of_what_the_end_cuts_short(variant, "json", signal);
-        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let line: Value = serde_json::from_str(&line).expect("JSON");
         assert_eq!((&line["outcome"], &line["status"]), (&"cut".into(), &200.into()), "{line}");
         assert_eq!(line["body_bytes"], SPARSE_BYTES, "{line}");
         let sent = line["body_sent_bytes"].as_u64().expect("a number");
@@ -223,8 +215,7 @@ fn line_of_what_the_end_cuts_short(
     for _ in 0..5 {
         let site = Site::new();
         let log = site.beside("access.log");
-        let launch = Launch::new(variant, common()).log(&log);
-        let launch = launch.set(format!("log.format={format}"));
+        let launch = Launch::new(variant, common()).log(&log).set(format!("log.format={format}"));
         // A thread whose send fills a socket exits after four steps.
         let launch = launch.sets(&["threads.step_ms=20", "pool.step_ms=20", "adapt.step_ms=20"]);
         let mut server = launch.set("server.drain_ms_max=200").start();
