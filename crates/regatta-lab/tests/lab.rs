@@ -621,11 +621,11 @@ fn nothing_is_left_behind_when_it_is_told_to_stop() {
 fn problems_are_told_at_once_and_plans_run_nothing() {
     let place = Place::new("told");
     let wrong = place.0.join("wrong.toml");
-    fs::write(&wrong, "[experiment]\nname = 1\n[workload]\nloop = \"x\"\n").unwrap();
+    fs::write(&wrong, "[experiment]\nname = \"/\"\n[workload]\nslo = \"x\"\n").unwrap();
     let output = run(&["run".as_ref(), &wrong]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said.contains("wrong.toml:2:8") && said.contains("wrong.toml:4:8"), "{said}");
+    assert!(said.contains("wrong.toml:2:8") && said.contains("wrong.toml:4:7"), "{said}");
     assert_eq!(run(&["run".as_ref(), "nosuch".as_ref()]).status.code(), Some(2));
     let file = place.experiment(5.0);
     let text = fs::read_to_string(&file).unwrap();

@@ -343,12 +343,18 @@ impl Spec {
         if let Some(share) = self.memory_share.filter(|share| !shares.contains(share)) {
             found.push(format!("memory_share: {share} is not a share of the files"));
         }
-        outside(&mut found, "quota_percent", self.cpu.quota_percent, limit::QUOTA_PERCENT, true);
-        outside(&mut found, "nice", self.cpu.nice, (-20, 19), false);
-        outside(&mut found, "realtime", self.cpu.realtime, (1, REALTIME_MAX - 1), true);
-        outside(&mut found, "left_percent", self.cpu.left_percent, (5, 99), true);
+        outside(
+            &mut found,
+            "cpu.quota_percent",
+            self.cpu.quota_percent,
+            limit::QUOTA_PERCENT,
+            true,
+        );
+        outside(&mut found, "cpu.nice", self.cpu.nice, (-20, 19), false);
+        outside(&mut found, "cpu.realtime", self.cpu.realtime, (1, REALTIME_MAX - 1), true);
+        outside(&mut found, "cpu.left_percent", self.cpu.left_percent, (5, 99), true);
         if self.cpu.left_percent > 0 && self.cpu.server.is_empty() {
-            found.push("left_percent: of which of the server's processors?".to_owned());
+            found.push("cpu.left_percent: of which of the server's processors?".to_owned());
         }
         if let Some(files) = self.files.as_ref().filter(|files| !files.is_dir()) {
             found.push(format!("{}: not a directory", files.display()));
@@ -357,7 +363,7 @@ impl Spec {
             found.push("pages: of which files?".to_owned());
         }
         if self.profile == Profile::Geneves && self.network.is_none() {
-            found.push("profile geneves: needs a network of its own to be set in".to_owned());
+            found.push("settings: geneves needs a network of its own to be set in".to_owned());
         }
         found
     }
@@ -366,13 +372,13 @@ impl Spec {
 impl Network {
     fn faults(&self) -> Vec<String> {
         let mut found = Vec::new();
-        outside(&mut found, "mtu", self.mtu, limit::MTU, false);
-        outside(&mut found, "addresses", self.addresses, limit::ADDRESSES, false);
-        outside(&mut found, "delay_ms", self.delay_ms, (0.0, limit::DELAY_MS_MAX), false);
-        for (name, sizes) in [("wmem", &self.tcp_wmem), ("rmem", &self.tcp_rmem)] {
+        outside(&mut found, "network.mtu", self.mtu, limit::MTU, false);
+        outside(&mut found, "network.addresses", self.addresses, limit::ADDRESSES, false);
+        outside(&mut found, "network.delay_ms", self.delay_ms, (0.0, limit::DELAY_MS_MAX), false);
+        for (name, sizes) in [("tcp_wmem", &self.tcp_wmem), ("tcp_rmem", &self.tcp_rmem)] {
             let words = sizes.split_whitespace();
             if !sizes.is_empty() && words.filter(|w| w.parse::<u32>().is_ok()).count() != 3 {
-                found.push(format!("{name}: three sizes in bytes, not `{sizes}`"));
+                found.push(format!("network.{name}: three sizes in bytes, not `{sizes}`"));
             }
         }
         found
@@ -382,11 +388,11 @@ impl Network {
 impl Disk {
     fn faults(&self) -> Vec<String> {
         let mut found = Vec::new();
-        outside(&mut found, "seek_ms", self.seek_ms, (0.0, limit::SEEK_MS_MAX), false);
+        outside(&mut found, "disk.seek_ms", self.seek_ms, (0.0, limit::SEEK_MS_MAX), false);
         if self.bandwidth == 0 {
-            found.push("bandwidth: a disk has some".to_owned());
+            found.push("disk.bandwidth: a disk has some".to_owned());
         }
-        outside(&mut found, "heads", self.heads, (1, limit::HEADS_MAX), false);
+        outside(&mut found, "disk.heads", self.heads, (1, limit::HEADS_MAX), false);
         found
     }
 }
@@ -421,7 +427,7 @@ fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 }
 
 /// Processors, as a list, or as [`cpus`] reads them.
-fn processors<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<usize>, D::Error> {
+pub(crate) fn processors<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<usize>, D::Error> {
     let read = match Value::deserialize(from)? {
         Value::String(text) => cpus(&text),
         number @ Value::Number(_) => cpus(&number.to_string()),

@@ -17,29 +17,21 @@ pub(super) const STREAMS_MAX: u32 = 1_000;
 /// `Accept-Encoding` of [`RequestFields::Codings`].
 pub(crate) const CODINGS: &str = "br;q=1, gzip;q=0.8";
 
-/// The program that makes the requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Client {
-    /// `regatta load`.
-    #[default]
-    Regatta,
-    /// wrk: one thread, closed loop, HTTP/1.1.
-    Wrk,
-    /// h2load: one thread, closed loop, HTTP/2.
-    H2load,
+named! {
+    /// The program that makes the requests.
+    #[derive(Default)]
+    pub enum Client {
+        /// `regatta load`.
+        #[default]
+        Regatta = "regatta",
+        /// wrk: one thread, closed loop, HTTP/1.1.
+        Wrk = "wrk",
+        /// h2load: one thread, closed loop, HTTP/2.
+        H2load = "h2load",
+    }
 }
 
 impl Client {
-    /// Name in an experiment, and of the program.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Regatta => "regatta",
-            Self::Wrk => "wrk",
-            Self::H2load => "h2load",
-        }
-    }
-
     /// The file of a program that is not ours; `None` for ours.
     ///
     /// # Errors
@@ -98,8 +90,7 @@ named! {
 impl Experiment {
     /// Whether any connection is encrypted.
     pub(crate) fn encrypts(&self) -> bool {
-        let varies = self.factors.iter().any(|factor| factor.path == TLS);
-        self.workload.tls != Encryption::Clear || varies
+        self.workload.tls != Encryption::Clear || self.varies(TLS)
     }
 }
 
@@ -110,24 +101,8 @@ impl Target {
     }
 }
 
-/// What is wrong with a level of a factor that is about single requests; None: nothing.
-pub(super) fn level_fault(path: &str, level: &str) -> Option<String> {
-    let unknown = |known: &[&str]| {
-        let is_known = known.contains(&level);
-        (!is_known).then(|| format!("{level:?} is none of {}", known.join(", ")))
-    };
-    match path {
-        FIELDS => unknown(&RequestFields::ALL.map(RequestFields::name)),
-        TLS => unknown(&Encryption::ALL.map(Encryption::name)),
-        TARGET if !is_target(level) => Some(format!("{level:?} is no path such as \"/a.html\"")),
-        STREAMS if !level.parse::<u32>().is_ok_and(|count| (1..=STREAMS_MAX).contains(&count)) => {
-            Some(format!("{level} is not from 1 to {STREAMS_MAX}"))
-        }
-        _ => None,
-    }
-}
-
-fn is_target(text: &str) -> bool {
+/// Whether a text is the path of a request.
+pub(super) fn is_target(text: &str) -> bool {
     text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
@@ -149,10 +124,6 @@ pub(super) fn faults(experiment: &Experiment) -> Vec<String> {
 /// Whether something is wrong, and what is to be said then.
 type ClientFault = (bool, &'static str);
 
-fn varies(experiment: &Experiment, path: &str) -> bool {
-    experiment.factors.iter().any(|factor| factor.path == path)
-}
-
 /// Whether a level of the factor at `path` is this one, or the experiment's own value is.
 fn takes(experiment: &Experiment, path: &str, own: &str, wanted: &str) -> bool {
     let factor = experiment.factors.iter().find(|factor| factor.path == path);
@@ -164,16 +135,16 @@ fn of_ours(experiment: &Experiment) -> [ClientFault; 5] {
     let one_target = workload.root.is_some() && workload.ask == Ask::Target;
     [
         (
-            workload.fields != RequestFields::Host || varies(experiment, FIELDS),
+            workload.fields != RequestFields::Host || experiment.varies(FIELDS),
             "workload.fields takes workload.client = \"wrk\" or \"h2load\"",
         ),
         (
-            varies(experiment, TARGET) && !one_target,
+            experiment.varies(TARGET) && !one_target,
             "the factor workload.target takes workload.root, or workload.client = \"wrk\"",
         ),
         (experiment.encrypts(), "workload.tls takes workload.client = \"wrk\" or \"h2load\""),
         (
-            workload.streams != 1 || varies(experiment, STREAMS),
+            workload.streams != 1 || experiment.varies(STREAMS),
             "workload.streams takes workload.client = \"h2load\"",
         ),
         (
@@ -191,7 +162,7 @@ fn of_another(experiment: &Experiment) -> [ClientFault; 6] {
     [
         (workload.model != Loop::Closed, "takes workload.loop = \"closed\""),
         (
-            machine.layout != CpuLayout::Apart || varies(experiment, LAYOUT),
+            machine.layout != CpuLayout::Apart || experiment.varies(LAYOUT),
             "takes machine.layout = \"apart\": it holds no share of a processor",
         ),
         (
@@ -203,7 +174,7 @@ fn of_another(experiment: &Experiment) -> [ClientFault; 6] {
             "counts whole seconds: measure.warm_s and measure.window_s",
         ),
         (
-            workload.ask != Ask::Target && !rotates || rotates && varies(experiment, TARGET),
+            workload.ask != Ask::Target && !rotates || rotates && experiment.varies(TARGET),
             "asks for one path, workload.target, or for the files of a preset: \"rotation\"",
         ),
         (!is_target(&workload.target), "takes a workload.target such as \"/a.html\""),
@@ -223,7 +194,7 @@ fn of_wrk(experiment: &Experiment) -> [ClientFault; 4] {
             "with workload.tls takes the programs regatta, nginx, h2o, and null in the clear",
         ),
         (
-            workload.streams != 1 || varies(experiment, STREAMS),
+            workload.streams != 1 || experiment.varies(STREAMS),
             "has no streams: workload.streams is h2load's",
         ),
         (

@@ -1,20 +1,20 @@
-//! `[environment]`: what servers run in, read into the specification of environments.
+//! `[environment]`: the specification of what servers run in.
 
-use super::fields::{At, Fields, nearest, word};
 use super::{Experiment, Factor};
 use crate::env::Spec;
 use crate::env::spec::{Cpu, Disk, Network, REALTIME};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use toml::de::DeValue;
 
 /// What the paths of factors of the environment begin with.
 const PREFIX: &str = "environment.";
 /// Bytes of a file set that is not there yet.
 const BYTES_UNKNOWN: u64 = 1 << 30;
-/// How keys begin that are no experiment's: `[machine]` and the lab say these.
-const OWN: [&str; 4] = ["cpu.", "scratch", "disk.size", "disk.writable"];
+/// The factor of the share of the files that memory holds.
+const SHARE: &str = "environment.memory_share";
+/// Keys that are no experiment's: `[machine]` and the lab say these.
+const OWN: [&str; 4] = ["cpu", "scratch", "size", "writable"];
 
 impl Experiment {
     /// The environment with the levels of a cell that are about it.
@@ -63,115 +63,60 @@ impl Experiment {
     }
 }
 
-/// What is wrong with one value alone, if anything.
-fn fault(key: &str, value: &str) -> Option<String> {
-    let mut probe = Spec { files: Some("/".into()), ..Spec::default() };
-    if key == "settings" {
-        probe.network = Some(Network::default());
-    }
-    if let Err(why) = probe.set(key, value) {
-        return Some(why);
-    }
-    // `mtu: 10 is not from ..`: the key is said already.
-    let said = probe.faults().into_iter().next()?;
-    Some(said.split_once(": ").map_or(said.clone(), |(_, what)| what.to_owned()))
-}
-
-/// Every key of the section.
-fn keys() -> Vec<String> {
+/// Keys of the section, with an object for each table.
+pub(super) fn known() -> Value {
     let (network, disk) = (Some(Network::default()), Some(Disk::default()));
     let all = Spec { network, disk, memory_share: Some(1.0), ..Spec::default() };
-    let mut named = BTreeMap::new();
-    flatten("", &serde_json::to_value(all).unwrap_or_default(), &mut named);
-    let names = named.keys().filter_map(|name| name.strip_prefix('.'));
-    names.filter(|name| !OWN.iter().any(|own| name.starts_with(own))).map(str::to_owned).collect()
-}
-
-/// Every value below `path` by its dotted name; what is null has none.
-pub(crate) fn flatten(path: &str, value: &Value, out: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Null => {}
-        Value::Object(keys) => {
-            keys.iter().for_each(|(key, value)| flatten(&format!("{path}.{key}"), value, out));
+    let mut known = serde_json::to_value(all).unwrap_or_default();
+    for table in ["", "/disk"] {
+        if let Some(keys) = known.pointer_mut(table).and_then(Value::as_object_mut) {
+            keys.retain(|key, value| !value.is_null() && !OWN.contains(&key.as_str()));
         }
-        Value::String(text) => drop(out.insert(path.to_owned(), text.clone())),
-        other => drop(out.insert(path.to_owned(), other.to_string())),
     }
+    known
 }
 
 /// Whether the path of a factor names something of the environment.
 pub(super) fn is_factor(path: &str) -> bool {
-    path.strip_prefix(PREFIX).is_some_and(known)
+    let key = path.strip_prefix(PREFIX).map(|key| format!("/{}", key.replace('.', "/")));
+    key.is_some_and(|key| known().pointer(&key).is_some_and(|value| !value.is_object()))
 }
 
-/// What is wrong with a level of such a factor.
+/// Fault of a level of such a factor.
 pub(super) fn level_fault(path: &str, level: &str) -> Option<String> {
-    fault(path.strip_prefix(PREFIX).filter(|key| known(key))?, level)
+    let key = path.strip_prefix(PREFIX).filter(|_| is_factor(path))?;
+    let mut probe = Spec { files: Some("/".into()), ..Spec::default() };
+    if key == "settings" {
+        probe.network = Some(Network::default());
+    }
+    if let Err(why) = probe.set(key, level) {
+        return Some(why);
+    }
+    // `network.mtu: 10 is not from ..`: the key is said already.
+    let said = probe.faults().into_iter().next()?;
+    Some(said.split_once(": ").map_or(said.clone(), |(_, what)| what.to_owned()))
 }
 
-/// What makes no sense only as a whole, with the machine's part.
+/// Faults of the environments of all cells, with the machine's part.
 pub(super) fn faults(experiment: &Experiment) -> Vec<String> {
     let level_is_wrong = |factor: &Factor| {
         factor.levels.iter().any(|level| level_fault(&factor.path, level).is_some())
     };
-    // Each of those is said where it stands.
-    if experiment.factors.iter().any(level_is_wrong) {
-        return Vec::new();
+    let specs = if experiment.factors.iter().any(level_is_wrong) {
+        // Each of those is said where it stands.
+        experiment.spec(&BTreeMap::new(), Path::new("/"), BYTES_UNKNOWN).into_iter().collect()
+    } else {
+        experiment.specs()
+    };
+    let mut found: Vec<String> = specs.iter().flat_map(Spec::faults).collect();
+    let share = experiment.environment.memory_share;
+    if let Some(fault) = share.and_then(|share| level_fault(SHARE, &share.to_string())) {
+        found.push(format!("memory_share: {fault}"));
     }
-    experiment.specs().iter().flat_map(Spec::faults).collect()
-}
-
-/// Reads the section.
-pub(super) fn read(fields: Fields<'_, '_, '_>) -> Spec {
-    let mut environment = Spec::default();
-    read_into(&fields, "", &mut environment);
-    if let (Some(value), Some(_)) = (fields.value("memory"), fields.value("memory_share")) {
-        fields.wrong(value, "memory", "either this or memory_share");
+    if share.is_some() && experiment.environment.memory_bytes > 0 {
+        found.push("memory: either this or memory_share".to_owned());
     }
-    environment
-}
-
-fn read_into(fields: &Fields<'_, '_, '_>, prefix: &str, environment: &mut Spec) {
-    for (key, value) in fields.entries() {
-        let path = format!("{prefix}{key}");
-        if matches!(value.get_ref(), DeValue::Table(_)) && ["network", "disk"].contains(&&*path) {
-            // An empty table asks for one as it comes.
-            let _ = environment.set_section(&path, "");
-            if let Some(inner) = fields.table(&key) {
-                read_into(&inner, &format!("{path}."), environment);
-            }
-            continue;
-        }
-        match said(&path, value) {
-            Ok(word) => {
-                // It was tried just now.
-                let _ = environment.set(&path, &word);
-            }
-            Err(why) => fields.wrong(value, &key, &why),
-        }
-    }
-}
-
-/// A value that can be set, as a word.
-fn said(path: &str, value: At<'_, '_>) -> Result<String, String> {
-    if !known(path) {
-        return Err(unknown(path));
-    }
-    let single = word(value.get_ref()).filter(|_| !matches!(value.get_ref(), DeValue::Array(_)));
-    let word = single.ok_or("expected a single value")?;
-    fault(path, &word).map_or(Ok(word), Err)
-}
-
-fn known(key: &str) -> bool {
-    keys().iter().any(|known| known == key)
-}
-
-fn unknown(key: &str) -> String {
-    let keys = keys();
-    match nearest(key, keys.iter().map(String::as_str)) {
-        Some(near) => format!("unknown key; did you mean environment.{near}?"),
-        None => format!("unknown key; known: {}", keys.join(", ")),
-    }
+    found.into_iter().map(|fault| format!("{PREFIX}{fault}")).collect()
 }
 
 #[cfg(test)]
@@ -295,50 +240,53 @@ read_ahead_kb = 8192
         let said = read_text(
             r#"[environment]
 memroy = "84MiB"
-memory = "84Q"
+memory = "84MiB"
 memory_share = 0
-pages = "hot"
-accounting = "yes"
-settings = "geneves"
+pages = "warm"
+colour = 1
 network.single = true
+network.mtu = 10
 disk.seek_ms = -1
-disk.seek = "random"
-disk.kind = "inside"
 disk.bandwidth = 0
 disk.image = "x"
-disk.heads = [1]
-colour = 1
+cpu.nice = 1
 [factors]
 "environment.memory" = ["1MiB", "84MiB"]
 "environment.disk.reed_ahead_kb" = [1]
 "environment.network.mtu" = [1500, 10]
+"environment.pages" = ["hot"]
 "#,
         );
         let said = said.unwrap_err();
         for part in [
-            "e.toml:9:10: environment.memroy: unknown key; did you mean environment.memory?",
-            "e.toml:10:10: environment.memory: `84Q` is not a size",
+            "e.toml:9:1: unknown key environment.memroy; did you mean memory?",
             "e.toml:10:10: environment.memory: either this or memory_share",
             "e.toml:11:16: environment.memory_share: 0 is not a share of the files",
-            "e.toml:12:9: environment.pages: unknown variant `hot`, expected one of",
-            "e.toml:13:14: environment.accounting: invalid type: string \"yes\", expected",
-            "e.toml:15:18: environment.network.single: unknown key",
+            "e.toml:13:1: unknown key environment.colour; known: accounting,",
+            "e.toml:14:9: unknown key environment.network.single",
+            "e.toml:15:15: environment.network.mtu: 10 is not from 576",
             "e.toml:16:16: environment.disk.seek_ms: -1 is not from 0 to 1000",
-            "e.toml:17:13: environment.disk.seek: unknown variant `random`",
-            "e.toml:18:13: environment.disk.kind: unknown variant `inside`",
-            "e.toml:19:18: environment.disk.bandwidth: a disk has some",
-            "e.toml:20:14: environment.disk.image: unknown key",
-            "e.toml:21:14: environment.disk.heads: expected a single value",
-            "e.toml:22:10: environment.colour: unknown key; known: accounting,",
-            "e.toml:24:24: factors.environment.memory: 1048576 bytes are too few",
-            "e.toml:25:36: factors.environment.disk.reed_ahead_kb: not a factor",
-            "e.toml:26:29: factors.environment.network.mtu: 10 is not from 576",
+            "e.toml:17:18: environment.disk.bandwidth: a disk has some",
+            "e.toml:18:6: unknown key environment.disk.image",
+            "e.toml:19:1: unknown key environment.cpu",
+            "e.toml:21:24: factors.environment.memory: 1048576 bytes are too few",
+            "e.toml:22:36: factors.environment.disk.reed_ahead_kb: not a factor",
+            "e.toml:23:29: factors.environment.network.mtu: 10 is not from 576",
+            "e.toml:24:23: factors.environment.pages: unknown variant `hot`",
         ] {
             assert!(said.iter().any(|line| line.starts_with(part)), "{part} is not in {said:#?}");
         }
-        assert_eq!(said.len(), 17, "{said:#?}");
-        let said = read_text("[environment]\nsettings = \"geneves\"").unwrap_err();
-        let wanted = "e.toml:8:1: environment: profile geneves: needs a network of its own";
-        assert!(said.len() == 1 && said[0].starts_with(wanted), "{said:?}");
+        assert_eq!(said.len(), 14, "{said:#?}");
+        for (line, wanted) in [
+            ("memory = \"84Q\"", "10: environment.memory: `84Q` is not a size"),
+            ("accounting = \"yes\"", "14: environment.accounting: invalid type: string"),
+            ("disk.seek = \"random\"", "13: environment.disk.seek: unknown variant `random`"),
+            ("disk.heads = [1]", "14: environment.disk.heads: invalid type: sequence"),
+            ("settings = \"geneves\"", "12: environment.settings: geneves needs a network"),
+        ] {
+            let said = read_text(&format!("[environment]\n{line}")).unwrap_err();
+            let wanted = format!("e.toml:9:{wanted}");
+            assert!(said.len() == 1 && said[0].starts_with(&wanted), "{said:?}");
+        }
     }
 }

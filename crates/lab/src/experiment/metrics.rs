@@ -1,6 +1,6 @@
 //! The names of the numbers that a trial can have; docs/lab.md says what they are.
 
-use super::fields::nearest;
+use super::file::nearest;
 use regatta_load::engine::Fate;
 
 /// Numbers of a stretch of time, of what was held at its end, of the load and the environment.

@@ -3,31 +3,28 @@
 //! One TOML file each; docs/lab.md describes it. `[scale.quick]`, `[scale.replica]` and
 //! `[scale.full]` hold what differs at that scale and are laid over the rest before it is read.
 
+mod check;
 pub mod claim_index;
 pub(crate) mod client;
 mod environment;
-mod extends;
-mod fields;
+mod file;
 pub mod library;
 mod metrics;
 pub(crate) mod multiples;
 mod parse;
 pub mod plan;
-mod scale;
-mod search;
 #[cfg(test)]
 mod tests;
 
+pub use check::CELLS_MAX;
 pub use client::{Client, Encryption, RequestFields};
-pub(crate) use environment::flatten;
-pub(crate) use extends::extends;
-pub(crate) use fields::nearest;
+pub(crate) use file::{extends, flatten, nearest};
 pub use metrics::is_metric;
 pub(crate) use multiples::rate;
-pub use parse::{CELLS_MAX, parse, parse_by};
-pub use search::{KneeSearch, Mode, Warm};
+pub use parse::{parse, parse_by};
 
 use crate::env::Spec;
+use crate::env::spec::processors;
 use crate::programs::Other;
 use crate::record::target_option;
 use clap::ValueEnum;
@@ -81,10 +78,12 @@ pub struct Experiment {
     /// The claims to judge afterwards, such as `H-1`.
     pub claims: Vec<String>,
     /// What is compared, in the order of the file.
+    #[serde(default)]
     pub targets: Vec<Target>,
     /// The target that the others are compared with, and that runs twice.
     pub baseline: String,
     /// What varies.
+    #[serde(default)]
     pub factors: Vec<Factor>,
     /// What is asked of them.
     pub workload: Workload,
@@ -100,6 +99,13 @@ pub struct Experiment {
     pub guards: Guards,
     /// How a saturation search goes, where one is made.
     pub knee: KneeSearch,
+}
+
+impl Experiment {
+    /// Whether there is a factor at this path.
+    pub(crate) fn varies(&self, path: &str) -> bool {
+        self.factors.iter().any(|factor| factor.path == path)
+    }
 }
 
 /// A server under one configuration.
@@ -139,6 +145,10 @@ pub enum Program {
 
 /// The factor that rates are.
 pub(crate) const RATE: &str = "workload.rate";
+/// The factor of connections.
+pub(crate) const CONNECTIONS: &str = "workload.connections";
+/// The factor of think times.
+pub(crate) const THINK: &str = "workload.think";
 /// The factor that says how many of its processors the server gets.
 pub(crate) const PROCESSORS: &str = "machine.processors";
 /// The factor that is the layout: a word of [`CpuLayout`].
@@ -231,8 +241,10 @@ pub struct Workload {
     #[serde(default = "one_stream")]
     pub streams: u32,
     /// The load model.
+    #[serde(rename = "loop", alias = "model")]
     pub model: Loop,
     /// Requests (or sessions) per second: a number, or a multiple of the calibrated rate (`1.5x`).
+    #[serde(deserialize_with = "multiples::rate_text")]
     pub rate: String,
     /// `constant`, `poisson` or `uniform`.
     pub arrivals: String,
@@ -297,8 +309,10 @@ pub struct Machine {
     #[serde(default)]
     pub layout: CpuLayout,
     /// Processors of the server.
+    #[serde(deserialize_with = "processors")]
     pub server_cpus: Vec<usize>,
     /// Processors of the load generator, and of a simulated disk.
+    #[serde(deserialize_with = "processors")]
     pub client_cpus: Vec<usize>,
     /// Run the load before everything else on the machine (`chrt -f`), and the server before all
     /// ordinary work (nice -20), if we are root.
@@ -362,20 +376,6 @@ impl Machine {
     }
 }
 
-impl Default for Machine {
-    /// All of it, as it is.
-    fn default() -> Self {
-        Self {
-            layout: CpuLayout::Apart,
-            server_cpus: Vec::new(),
-            client_cpus: Vec::new(),
-            realtime: false,
-            server_left: 100,
-            drop_caches: false,
-        }
-    }
-}
-
 /// How long and how often.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
@@ -415,6 +415,7 @@ pub struct Measure {
     pub profile: bool,
     /// At which level of factors that is, or levels with commas between them; of others at their
     /// last level.
+    #[serde(deserialize_with = "file::levels")]
     pub profile_at: BTreeMap<String, String>,
 }
 
@@ -458,4 +459,39 @@ impl Guards {
     pub fn overloaded(&self) -> Self {
         Self { errors_max: 1.0, syn_drops_max: 1.0, ..self.clone() }
     }
+}
+
+/// What is made of each cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// One trial in each block.
+    #[default]
+    Trials,
+    /// A saturation search: the highest rate at which `workload.slo` holds.
+    Knee,
+}
+
+/// Where the measurement of a trial starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Warm {
+    /// After `warm_s`.
+    #[default]
+    Fixed,
+    /// Where the seconds say that it has settled, not before `warm_s`.
+    Found,
+}
+
+/// How a saturation search goes ([`crate::knee`]).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KneeSearch {
+    /// It ends when the interval reaches no further than this share from the knee.
+    pub goal: f64,
+    /// The most probes of one cell.
+    pub trials_max: u32,
+    /// Loads beyond the knee, as multiples of it, each between two calm stretches.
+    pub overload: Vec<f64>,
+    /// Whether the time is told that goodput takes to come back after the highest of them.
+    pub recovery: bool,
 }

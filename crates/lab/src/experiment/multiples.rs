@@ -4,7 +4,13 @@
 //! 1x is as many connections as the load opens in a second at the calibrated rate.
 
 use super::{Experiment, Loop};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The answer to a rate that is none.
+pub(super) const NO_RATE: &str = "a rate is a number above 0 or a multiple such as \"1.5x\"";
 
 /// The options that may be multiples.
 const OPTIONS: [&str; 2] = ["limits.connections_max", "accept.backlog"];
@@ -14,6 +20,15 @@ pub(crate) fn rate(text: &str) -> Option<(f64, bool)> {
     let (digits, multiple) = text.strip_suffix('x').map_or((text, false), |digits| (digits, true));
     let rate: f64 = digits.parse().ok()?;
     (rate > 0.0 && rate.is_finite()).then_some((rate, multiple))
+}
+
+/// Reads a rate as a number or as a text.
+pub(super) fn rate_text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = match Value::deserialize(from)? {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    if rate(&text).is_some() { Ok(text) } else { Err(D::Error::custom(NO_RATE)) }
 }
 
 /// The multiple that an option is, if it is one and may be.
