@@ -43,7 +43,7 @@ pub(crate) enum Lab {
     /// Races architectures and options; prints a configuration file, or "keep the default".
     #[command(after_help = BEST_HELP)]
     Best(Box<Best>),
-    /// Write the report of a run, finished or interrupted: a page, Markdown, CSV, JSON.
+    /// Write the report of a run, finished or interrupted: a page, Markdown, JSON.
     #[command(after_help = "Example: regatta lab report ./first")]
     Report {
         /// The run's directory.

@@ -1,4 +1,4 @@
-//! The report: one page that works offline, and the same as Markdown, CSV and JSON.
+//! The report: one page that works offline, and the same as Markdown and JSON.
 //!
 //! A pure function of the run's directory: the same run gives the same bytes.
 
@@ -77,8 +77,6 @@ pub fn write(run: &Run) -> Result<(Vec<PathBuf>, Vec<Judged>), String> {
     let mut files = vec![
         ("report.html", page::page(&report)?),
         ("report.md", page::markdown(&report)?),
-        ("trials.csv", tables::trials(run)),
-        ("cells.csv", tables::cells(&report.analysis, run.manifest.label.as_deref())),
         ("report.json", report.json()?),
     ];
     files.extend(picture::picture(&report)?.map(|drawn| ("picture.svg", drawn)));

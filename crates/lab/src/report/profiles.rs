@@ -183,7 +183,7 @@ impl Report<'_> {
                 row
             })
             .collect();
-        // The environment of hundreds of cells is read in cells.csv.
+        // The environment of hundreds of cells is read in report.json.
         if rows.is_empty() || cells.len() > COLUMNS_MAX {
             return None;
         }

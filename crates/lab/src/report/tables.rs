@@ -1,9 +1,7 @@
-//! Tables: the numbers as text and as CSV.
+//! Tables: the numbers as text.
 
 use crate::analysis::{Analysis, CellSummary};
-use crate::journal::Run;
 use crate::units::show;
-use std::collections::BTreeSet;
 
 /// The columns of the table of numbers: metric, heading, factor.
 const COLUMNS: [(&str, &str, f64); 14] = [
@@ -47,71 +45,4 @@ pub(crate) fn numbers(analysis: &Analysis) -> Table {
         row
     };
     Table { head, rows: analysis.cells.iter().map(row).collect() }
-}
-
-/// A line for each trial, valid or not.
-pub(crate) fn trials(run: &Run) -> String {
-    let paths: BTreeSet<&String> =
-        run.experiment.factors.iter().map(|factor| &factor.path).collect();
-    let metrics: BTreeSet<&String> =
-        run.records.iter().flat_map(|record| record.metrics.keys()).collect();
-    let mut out = String::from("trial,attempt,block,arm,target,valid,reasons,seed,started_unix_ms");
-    for name in paths.iter().chain(&metrics) {
-        out.push(',');
-        out.push_str(&quoted(name));
-    }
-    out.push('\n');
-    for record in &run.records {
-        let cell = &record.cell;
-        let mut row = vec![
-            record.trial.to_string(),
-            record.attempt.to_string(),
-            record.block.to_string(),
-            quoted(&cell.arm),
-            quoted(&cell.target),
-            record.valid.to_string(),
-            quoted(&record.reasons.join("; ")),
-            record.seed.to_string(),
-            record.started_unix_ms.to_string(),
-        ];
-        row.extend(paths.iter().map(|path| quoted(cell.levels.get(*path).map_or("", |l| l))));
-        let number =
-            |name: &&String| record.metrics.get(*name).map_or(String::new(), f64::to_string);
-        row.extend(metrics.iter().map(number));
-        out.push_str(&row.join(","));
-        out.push('\n');
-    }
-    out
-}
-
-/// A line for each cell and metric, with the run's label if it has one.
-pub(crate) fn cells(analysis: &Analysis, label: Option<&str>) -> String {
-    let mut out = String::from("cell,trials,invalid,metric,median,low,high");
-    out.push_str(if label.is_some() { ",label\n" } else { "\n" });
-    for one in &analysis.cells {
-        for (metric, value) in &one.metrics {
-            let row = [
-                quoted(&one.cell.name()),
-                one.trials.to_string(),
-                one.invalid.to_string(),
-                metric.clone(),
-                value.median.to_string(),
-                value.interval.low.to_string(),
-                value.interval.high.to_string(),
-            ];
-            let row: Vec<String> = row.into_iter().chain(label.map(quoted)).collect();
-            out.push_str(&row.join(","));
-            out.push('\n');
-        }
-    }
-    out
-}
-
-/// A CSV value (RFC 4180).
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }

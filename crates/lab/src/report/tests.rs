@@ -87,11 +87,11 @@ fn text_forms_hold_the_same() {
     let text = page::markdown(&report).unwrap();
     assert!(text.contains("| H-2 |") && text.contains("not measured"), "{text}");
     assert!(text.contains("1,500"), "{text}");
-    let csv = tables::trials(&run);
-    assert_eq!(csv.lines().count(), 1 + run.records.len());
-    assert!(tables::cells(&report.analysis, None).contains("good_per_s"));
     let json: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
     assert_eq!(json["analysis"]["trials"], serde_json::json!([36, 0]));
+    for cell in json["analysis"]["cells"].as_array().unwrap() {
+        assert!(cell["metrics"]["good_per_s"]["median"].is_number(), "{cell}");
+    }
 }
 
 /// A line for each arm would join the settings to a zigzag.
@@ -141,8 +141,6 @@ fn the_text_says_what_is_missing() {
     run.manifest.label = Some(IN_PROCESS.to_owned());
     let report = Report::of(&run);
     let page = page::page(&report).unwrap();
-    let cells = tables::cells(&report.analysis, run.manifest.label.as_deref());
-    assert!(cells.lines().skip(1).all(|line| line.ends_with(",simulated-in-process")), "{cells}");
     let all = [page::markdown(&report).unwrap(), page, report.json().unwrap()];
     assert!(all.iter().all(|text| text.contains("simulated-in-process")));
     assert!(report.claims.iter().all(|one| one.why.starts_with("simulated-in-process")));
