@@ -53,14 +53,11 @@ pub(crate) enum Lab {
         json: bool,
     },
     /// Judge every claim of the papers by the runs below some directories.
-    #[command(after_help = "Example: regatta lab verdicts ./runs --html verdicts.html")]
+    #[command(after_help = "Example: regatta lab verdicts ./runs > verdicts.md")]
     Verdicts {
         /// Directories of runs, or with runs below them.
         #[arg(required = true)]
         directories: Vec<PathBuf>,
-        /// Write a page of it, too.
-        #[arg(long, value_name = "FILE")]
-        html: Option<PathBuf>,
         /// Print a JSON object instead of Markdown.
         #[arg(long)]
         json: bool,
@@ -125,9 +122,7 @@ pub(crate) fn run(lab: Lab) -> u8 {
         }),
         Lab::Agent { directory } => agent(&directory),
         Lab::Report { run, json } => cli::report(&run, form(json)),
-        Lab::Verdicts { directories, html, json } => {
-            cli::verdicts(&directories, html.as_deref(), form(json))
-        }
+        Lab::Verdicts { directories, json } => cli::verdicts(&directories, form(json)),
         Lab::Flame { run, arms, json } => cli::flame(&run, &arms, form(json)),
         Lab::Compare { options, json } => begun(|lab, stop| {
             // The command line names two programs; two runs need none.

@@ -12,7 +12,7 @@ use crate::experiment::{
 };
 use crate::group::INTERRUPTED;
 use crate::journal::manifest::{Half, Manifest};
-use crate::journal::{Run, machine_lacks, write_whole};
+use crate::journal::{Run, machine_lacks};
 use crate::machines::{Far, destination};
 use crate::profile::{self, Profile};
 use crate::programs::OwnPrograms;
@@ -383,9 +383,8 @@ pub fn report(directory: &Path, form: Form) -> u8 {
     code(told.and_then(|run| publish_after(working, &run, form).map_err(|why| (FAILED, why))))
 }
 
-/// Says what became of every claim of the papers in all runs of these directories; a page of it is
-/// written where `page` says.
-pub fn verdicts(directories: &[PathBuf], page: Option<&Path>, form: Form) -> u8 {
+/// Prints the verdict of all runs in these directories on every claim of the papers.
+pub fn verdicts(directories: &[PathBuf], form: Form) -> u8 {
     let working = Working::on("judging the claims");
     let (runs, unread) = Run::all_below(directories);
     unread.iter().for_each(|why| say(&format!("not read: {why}")));
@@ -400,8 +399,7 @@ pub fn verdicts(directories: &[PathBuf], page: Option<&Path>, form: Form) -> u8 
         return code(Err((USAGE, why)));
     }
     let verdicts = Verdicts::of(runs, unread);
-    let written = page.map_or(Ok(()), |path| write_whole(path, &verdicts.page()?));
-    let text = written.and_then(|()| verdicts.markdown());
+    let text = verdicts.markdown();
     drop(working);
     code(text.map(|text| print_as(form, &verdicts, || text)).map_err(|why| (FAILED, why)))
 }

@@ -38,7 +38,6 @@ use crate::experiment::Program;
 use crate::journal::{Run, write_whole};
 use crate::profile::Profile;
 use crate::record::{AGAIN, Cell};
-pub(crate) use page::STYLE;
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;

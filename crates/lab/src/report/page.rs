@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 const PAGE: &str = include_str!("../../assets/report.html");
 const MARKDOWN: &str = include_str!("../../assets/report.md");
-pub(crate) const STYLE: &str = include_str!("../../assets/report.css");
+const STYLE: &str = include_str!("../../assets/report.css");
 /// The page's script: what all charts share, the kinds of charts, the start.
 pub(super) const SCRIPTS: &[&str] = &[
     include_str!("../../assets/report/base.js"),

@@ -1,4 +1,4 @@
-//! What all runs together say of the papers' claims, as Markdown, as a page and as JSON.
+//! Verdicts of all runs together on the papers' claims, as Markdown and as JSON.
 
 mod pool;
 
@@ -6,19 +6,17 @@ use crate::claims::{CLAIMS, Claim, Finding, Judged, Open, Verdict, has_predicate
 use crate::experiment::plan::whole_s;
 use crate::experiment::{Scale, library, parse};
 use crate::journal::Run;
-use crate::report::STYLE;
 use crate::stats::index;
 use crate::units::date::date;
 use crate::units::minutes;
 use crate::units::template::filled;
 use pool::Pool;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-const PAGE: &str = include_str!("../../assets/verdicts.html");
 const MARKDOWN: &str = include_str!("../../assets/verdicts.md");
 /// The tiers of claims that servers were measured for, and that the workload alone decides. What
 /// comes from virtual time gets a name of its own, and none is ever mixed with another.
@@ -120,17 +118,9 @@ impl Verdicts {
 
     /// As Markdown.
     pub fn markdown(&self) -> Result<String, String> {
-        filled("verdicts.md", MARKDOWN, &self.values())
-    }
-
-    /// As a page that needs nothing else.
-    pub fn page(&self) -> Result<String, String> {
-        filled("verdicts.html", PAGE, &self.values())
-    }
-
-    fn values(&self) -> Value {
-        json!({ "css": STYLE, "title": TITLE, "summary": self.summary(), "claims": self.claims,
-            "runs": self.runs, "unread": self.unread })
+        let values = json!({ "title": TITLE, "summary": self.summary(), "claims": self.claims,
+            "runs": self.runs, "unread": self.unread });
+        filled("verdicts.md", MARKDOWN, &values)
     }
 }
 

@@ -148,9 +148,9 @@ fn every_claim_says_what_would_settle_it() {
 }
 
 #[test]
-fn page_markdown_and_json_say_the_same() {
+fn markdown_and_json_say_the_same() {
     let verdicts = Verdicts::of(vec![run(0.75, 0.001, 1)], vec!["y: broken | run".to_owned()]);
-    let (text, page) = (verdicts.markdown().unwrap(), verdicts.page().unwrap());
+    let text = verdicts.markdown().unwrap();
     let json = serde_json::to_value(&verdicts).unwrap();
     let claims = json["claims"].as_array().unwrap();
     let told = claims.iter().find(|claim| claim["id"] == "H-1").unwrap();
@@ -158,12 +158,10 @@ fn page_markdown_and_json_say_the_same() {
     for one in claims {
         let (id, words) = (one["id"].as_str().unwrap(), one["verdict_words"].as_str().unwrap());
         assert!(text.contains(&format!("**{id}: {words}**")), "{id}");
-        assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
     }
     for part in ["2 holds", "regatta lab run made-up", "y: broken"] {
-        assert!(text.contains(part) && page.contains(part), "{part}: {text}");
+        assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(!page.contains("src=") && !page.contains("<script"), "it needs nothing else");
 }
 
 #[test]
