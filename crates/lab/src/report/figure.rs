@@ -7,7 +7,7 @@ use crate::experiment::RATE;
 use crate::record::Cell;
 use regatta_load::named;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 named! {
@@ -146,6 +146,14 @@ impl Figure {
         self
     }
 
+    /// Dots with intervals on `drawing`, a row for each: `[name, median, low, high, arm]`.
+    pub(super) fn forest(self, rows: Vec<Value>, mut drawing: Value) -> Self {
+        let high = rows.len();
+        drawing["kind"] = "forest".into();
+        drawing["rows_data"] = rows.into();
+        self.drawn(drawing).high(high)
+    }
+
     /// A chart of which one of `choices` is shown at a time: each `label` names one.
     pub(crate) fn chosen(mut self, label: &str, choices: Vec<String>) -> Self {
         label.clone_into(&mut self.choice);
@@ -246,6 +254,15 @@ impl Report<'_> {
                 Line { arm, points: points.into_iter().map(|(_, point)| point).collect() }
             })
             .collect()
+    }
+
+    /// Rows of a forest: a number of each cell with its interval.
+    pub(super) fn rows_of(&self, of: &dyn Fn(&CellSummary) -> Option<[f64; 3]>) -> Vec<Value> {
+        let row = |one: &CellSummary| {
+            let [median, low, high] = of(one)?;
+            Some(json!([one.cell.name(), median, low, high, self.arm(&one.cell)]))
+        };
+        self.analysis.cells.iter().filter_map(row).collect()
     }
 
     /// A line for each arm: a metric and its interval over another metric.

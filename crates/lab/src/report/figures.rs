@@ -7,7 +7,7 @@
 
 use super::figure::Figure;
 use super::{
-    Report, calls, costs, disk, environments, goodput, inside, latency, overload, papers, profiles,
+    Report, calls, costs, curves, environments, goodput, latency, overload, papers, profiles,
     tuning,
 };
 
@@ -18,6 +18,7 @@ type Maker = fn(&Report<'_>) -> Vec<Figure>;
 const MAKERS: &[Maker] = &[
     goodput::figures,
     latency::figures,
+    curves::figures,
     |report| all([report.knees(), report.probes(), report.overload()]),
     |report| all([report.scaling()]),
     |report| all([report.cores()]),
@@ -27,8 +28,6 @@ const MAKERS: &[Maker] = &[
     costs::figures,
     profiles::figures,
     calls::figures,
-    inside::figures,
-    disk::figures,
     environments::figures,
     papers::figures,
     tuning::figures,

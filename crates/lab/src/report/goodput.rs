@@ -5,7 +5,7 @@ use super::figure::{Figure, Line, Section, Setting};
 use crate::analysis::CellSummary;
 use crate::experiment::multiples;
 use crate::units::{show, words, words_with_unit};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// More arms than this are not told one by one in a caption.
 const TOLD_MAX: usize = 4;
@@ -14,9 +14,7 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     if !report.has_rates() {
         return report.medians().into_iter().collect();
     }
-    let mut figures = report.over_rates(&|setting| report.goodput(setting));
-    figures.extend(report.over_rates(&|setting| report.overflows(setting)));
-    figures
+    report.over_rates(&|setting| report.goodput(setting))
 }
 
 impl Report<'_> {
@@ -85,14 +83,9 @@ impl Report<'_> {
 
     fn medians(&self) -> Option<Figure> {
         let metric = &self.analysis.metric;
-        let row = |one: &CellSummary| {
-            let [median, low, high] = one.point(metric)?;
-            Some(json!([one.cell.name(), median, low, high, self.arm(&one.cell)]))
-        };
-        let rows: Vec<Value> = self.analysis.cells.iter().filter_map(row).collect();
+        let rows = self.rows_of(&|one| one.point(metric));
         let ceiling = self.ceiling().filter(|_| metric == "good_per_s");
-        let drawing = json!({ "kind": "forest", "rows_data": rows, "x": words_with_unit(metric),
-            "zero": true, "ceiling": ceiling });
+        let drawing = json!({ "x": words_with_unit(metric), "zero": true, "ceiling": ceiling });
         let better = if self.analysis.more_is_better { "More" } else { "Less" };
         let caption = format!(
             "Medians with 95 % intervals over the trials that count (below six: their range), from \
@@ -102,8 +95,7 @@ impl Report<'_> {
         );
         let title = format!("Median {}", words(metric));
         (!rows.is_empty()).then(|| {
-            let figure = Figure::new(Section::Throughput, "medians", title, caption);
-            figure.drawn(drawing).high(rows.len())
+            Figure::new(Section::Throughput, "medians", title, caption).forest(rows, drawing)
         })
     }
 
@@ -122,21 +114,5 @@ impl Report<'_> {
             }
             _ => String::new(),
         }
-    }
-
-    fn overflows(&self, setting: &Setting) -> Option<Figure> {
-        let most = |one: &CellSummary| one.median("listen_overflows_per_s").unwrap_or(0.0);
-        if self.analysis.cells.iter().all(|one| most(one) == 0.0) {
-            return None;
-        }
-        let lines = self.metric_lines_at(setting, "offered_per_s", "listen_overflows_per_s");
-        let drawing = json!({ "kind": "curves", "lines": lines,
-            "x": "offered, requests per second", "y": "connections turned away per second" });
-        let caption = "Connections that found the listener's queue full, by the kernel's count. \
-                       Each is tried again by its client a second later, or lost: a server whose \
-                       line rises first accepts too slowly.";
-        Some(
-            setting.figure(Section::Throughput, "overflows", "Turned away", caption).drawn(drawing),
-        )
     }
 }

@@ -28,9 +28,8 @@ impl Report<'_> {
         let figure = Figure::new(Section::Capacity, "knees", "Saturation points", caption);
         let mut figure = figure.with_rows(head, table)?;
         if !rows.is_empty() {
-            let drawing = json!({ "kind": "forest", "rows_data": rows,
-                "x": "requests (sessions) per second", "zero": false });
-            figure = figure.drawn(drawing).high(rows.len());
+            let drawing = json!({ "x": "requests (sessions) per second", "zero": false });
+            figure = figure.forest(rows, drawing);
         }
         Some(figure)
     }

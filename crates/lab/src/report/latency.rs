@@ -1,4 +1,4 @@
-//! Times over the load, and over the throughput.
+//! Times over the load.
 
 use super::Report;
 use super::figure::{Figure, Section, Setting, is_curve};
@@ -14,8 +14,7 @@ const TIMES: [(&str, &str, &str, &str); 3] = [
 ];
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    let times = TIMES.iter().flat_map(|time| report.over_rates(&|at| report.latency(at, time)));
-    times.chain(report.over_rates(&|at| report.hockey_stick(at))).collect()
+    TIMES.iter().flat_map(|time| report.over_rates(&|at| report.latency(at, time))).collect()
 }
 
 impl Report<'_> {
@@ -56,20 +55,6 @@ impl Report<'_> {
         );
         is_curve(&lines)
             .then(|| setting.figure(Section::Latency, id, title, caption).drawn(drawing))
-    }
-
-    fn hockey_stick(&self, setting: &Setting) -> Option<Figure> {
-        let lines = self.metric_lines_at(setting, "good_per_s", "p99_ms");
-        let drawing = json!({ "kind": "curves", "lines": lines, "log_y": true,
-            "x": "good answers per second", "y": "99th percentile, ms" });
-        let caption = "What latency a throughput costs: each dot is a load, each line goes from \
-                       the lowest load to the highest. Far right and low is best. A line that \
-                       turns back to the left has passed its peak: it answers less and takes \
-                       longer.";
-        is_curve(&lines).then(|| {
-            let title = "Latency against throughput";
-            setting.figure(Section::Capacity, "hockey-stick", title, caption).drawn(drawing)
-        })
     }
 }
 

@@ -5,13 +5,12 @@
 mod calls;
 mod cores;
 mod costs;
-mod disk;
+mod curves;
 mod environments;
 pub(crate) mod figure;
 mod figures;
 mod gathered;
 mod goodput;
-mod inside;
 mod knees;
 mod latency;
 mod layouts;

@@ -20,7 +20,7 @@ impl Report<'_> {
             })
             .collect();
         let floor = self.analysis.floor;
-        let drawing = json!({ "kind": "forest", "rows_data": rows, "mark": 1.0,
+        let drawing = json!({ "mark": 1.0,
             "floor": [1.0 / (1.0 + floor), 1.0 + floor],
             "x": format!("ratio of {} to {}", words(&self.analysis.metric),
                 self.run.experiment.baseline) });
@@ -32,9 +32,7 @@ impl Report<'_> {
             self.run.experiment.baseline
         );
         (!rows.is_empty()).then(|| {
-            Figure::new(Section::Comparison, "forest", "Ratios", caption)
-                .drawn(drawing)
-                .high(rows.len())
+            Figure::new(Section::Comparison, "forest", "Ratios", caption).forest(rows, drawing)
         })
     }
 }

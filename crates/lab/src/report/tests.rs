@@ -104,8 +104,9 @@ fn charts_over_the_rate_are_drawn_for_each_setting() {
         all
     };
     let run = synthetic(&text, &with_disk);
-    let drawn = disk::figures(&Report::of(&run));
-    let charts: Vec<_> = drawn.iter().filter_map(|figure| figure.drawing.as_ref()).collect();
+    let drawn = curves::figures(&Report::of(&run));
+    let of_disk = drawn.iter().filter(|figure| figure.id.starts_with("disk-requests"));
+    let charts: Vec<_> = of_disk.filter_map(|figure| figure.drawing.as_ref()).collect();
     assert_eq!(charts.len(), 2);
     for chart in charts {
         for line in chart["lines"].as_array().expect("curves") {

@@ -83,10 +83,9 @@ impl Report<'_> {
         );
         let mut figure = Figure::new(Section::Tuning, "advice", "The advice", caption);
         if !rows.is_empty() {
-            let drawing = json!({ "kind": "forest", "rows_data": rows, "mark": 1.0,
-                "floor": [1.0 / (1.0 + floor), 1.0 + floor],
+            let drawing = json!({ "mark": 1.0, "floor": [1.0 / (1.0 + floor), 1.0 + floor],
                 "x": "saturation point, ratio to the default's" });
-            figure = figure.drawn(drawing).high(rows.len());
+            figure = figure.forest(rows, drawing);
         }
         figure.text.clone_from(&race.configuration);
         Some(figure)
@@ -148,15 +147,14 @@ impl Report<'_> {
         moves.sort_by(|a, b| b.0.ln().abs().total_cmp(&a.0.ln().abs()));
         moves.truncate(MOVES_MAX);
         let rows: Vec<Value> = moves.into_iter().map(|(_, row)| row).collect();
-        let drawing = json!({ "kind": "forest", "rows_data": rows, "mark": 1.0,
+        let drawing = json!({ "mark": 1.0,
             "x": "what the option does to the saturation point, as a ratio" });
         let caption = "Pairs of arms that differ in one option and were searched beside each \
                        other, the largest effect first: what mattered stands above, and what did \
                        not near the dashed line. In brackets stands the arm that it was moved in.";
         (!rows.is_empty()).then(|| {
             Figure::new(Section::Tuning, "moves", "Which options mattered", caption)
-                .drawn(drawing)
-                .high(rows.len())
+                .forest(rows, drawing)
         })
     }
 

@@ -1,54 +1,55 @@
-//! What servers ask of a simulated disk, and what the page cache spares it (systems.md §6.4).
+//! Plain curves: a number of each cell over another one, a row of `assets/curves.toml` each; and
+//! the disk's table.
 
 use super::Report;
 use super::figure::{Figure, Section, Setting};
 use crate::analysis::CellSummary;
 use crate::units::show;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::LazyLock;
 
-/// A number of the disk: metric, factor, the figure's place, title, unit, caption.
-type Column = (&'static str, f64, &'static str, &'static str, &'static str, &'static str);
+/// A curve over the rates, at each setting of the other factors.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Curve {
+    section: Section,
+    id: String,
+    title: String,
+    #[serde(default = "offered")]
+    x: String,
+    #[serde(default = "offered_unit")]
+    x_unit: String,
+    y: String,
+    per: Option<String>,
+    factor: Option<f64>,
+    unit: String,
+    #[serde(default)]
+    log_y: bool,
+    #[serde(default)]
+    bars: bool,
+    caption: String,
+}
 
-const CHARTS: [Column; 4] = [
-    (
-        "disk_requests_per_s",
-        1.0,
-        "disk-requests",
-        "Disk: requests",
-        "requests per second",
-        "What reached the simulated disk: what was not in the page cache, and what the kernel read \
-         ahead. More requests for the same replies are smaller ones, or pages read more than once.",
-    ),
-    (
-        "disk_busy_share",
-        100.0,
-        "disk-busy",
-        "Disk: busy",
-        "% of the time",
-        "Share of the time during which the disk's heads were at work, seeks included. Near 100 % \
-         the disk is what limits, and not who waits for it.",
-    ),
-    (
-        "disk_run_kib",
-        1.0,
-        "disk-run",
-        "Disk: contiguous runs",
-        "KiB between two seeks, mean",
-        "How much is read before the head has to move. Requests of several files that come mixed \
-         cut each other's runs short, and a larger read-ahead makes them longer.",
-    ),
-    (
-        "disk_queue_mean",
-        1.0,
-        "disk-queue",
-        "Disk: queue",
-        "requests, mean",
-        "Requests that wait or are being served. One process that blocks keeps at most one there; \
-         helpers, threads and asynchronous reads keep many.",
-    ),
-];
+fn offered() -> String {
+    "offered_per_s".to_owned()
+}
 
-/// The table below: metric, factor, heading.
+fn offered_unit() -> String {
+    "offered, requests per second".to_owned()
+}
+
+/// The file.
+#[derive(Deserialize)]
+struct Curves {
+    curve: Vec<Curve>,
+}
+
+static CURVES: LazyLock<Curves> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../assets/curves.toml")).expect("a test draws all of them")
+});
+
+/// The disk's table: metric, factor, heading.
 const TABLE: [(&str, f64, &str); 10] = [
     ("disk_requests_per_s", 1.0, "requests/s"),
     ("disk_mbyte_per_s", 1.0, "MB/s"),
@@ -63,46 +64,49 @@ const TABLE: [(&str, f64, &str); 10] = [
 ];
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    let mut figures: Vec<Figure> = if report.has_rates() {
-        let each = |column| report.over_rates(&|setting| report.disk_curves(setting, column));
-        CHARTS.iter().flat_map(each).collect()
-    } else {
-        CHARTS.iter().filter_map(|column| report.disk_rows(column)).collect()
+    let of = |curve: &Curve| -> Vec<Figure> {
+        if curve.bars && !report.has_rates() {
+            return report.bars_of(curve).into_iter().collect();
+        }
+        report.over_rates(&|setting| report.curve(setting, curve))
     };
-    figures.extend(report.disk_table());
-    figures
+    CURVES.curve.iter().flat_map(of).chain(report.disk_table()).collect()
 }
 
-/// A number of a cell in the unit of its chart: median and interval.
-fn found(one: &CellSummary, (metric, factor, ..): &Column) -> Option<[f64; 3]> {
-    Some(one.point(metric)?.map(|number| factor * number))
+impl Curve {
+    /// Median and interval of a cell's number.
+    fn point(&self, one: &CellSummary) -> Option<[f64; 3]> {
+        let Some(per) = &self.per else {
+            let factor = self.factor.unwrap_or(1.0);
+            return Some(one.point(&self.y)?.map(|number| factor * number));
+        };
+        let whole = one.counters.get(per).filter(|whole| **whole > 0.0)?;
+        Some([one.counters.get(&self.y)? / whole; 3])
+    }
 }
 
 impl Report<'_> {
-    /// Curves over the load, at one setting of everything else.
-    fn disk_curves(&self, setting: &Setting, column: &Column) -> Option<Figure> {
-        let (_, _, id, title, unit, caption) = *column;
+    /// A line for each arm; None where all numbers are 0.
+    fn curve(&self, setting: &Setting, curve: &Curve) -> Option<Figure> {
         let lines = self.lines_at(setting, &|one| {
-            let [median, low, high] = found(one, column)?;
-            Some([one.median("offered_per_s")?, median, low, high])
+            let [median, low, high] = curve.point(one)?;
+            let is_drawn = !curve.log_y || median > 0.0;
+            is_drawn.then_some([one.median(&curve.x)?, median, low, high])
         });
-        let drawing = json!({ "kind": "curves", "lines": lines,
-            "x": "offered, requests per second", "y": unit });
-        let figure = setting.figure(Section::Inside, id, title, caption);
-        (!lines.is_empty()).then(|| figure.drawn(drawing))
+        let mut points = lines.iter().flat_map(|line| &line.points);
+        let is_seen = points.any(|point| point[1] > 0.0);
+        let drawing = json!({ "kind": "curves", "lines": lines, "log_y": curve.log_y,
+            "x": curve.x_unit, "y": curve.unit });
+        let Curve { section, id, title, caption, .. } = curve;
+        is_seen.then(|| setting.figure(*section, id, title, caption).drawn(drawing))
     }
 
-    /// A row for each cell, where no rates are a factor.
-    fn disk_rows(&self, column: &Column) -> Option<Figure> {
-        let (_, _, id, title, unit, caption) = *column;
-        let row = |one: &CellSummary| {
-            let [median, low, high] = found(one, column)?;
-            Some(json!([one.cell.name(), median, low, high, self.arm(&one.cell)]))
-        };
-        let rows: Vec<Value> = self.analysis.cells.iter().filter_map(row).collect();
-        let drawing = json!({ "kind": "forest", "rows_data": rows, "x": unit, "zero": true });
-        let figure = Figure::new(Section::Inside, id, title, caption);
-        (!rows.is_empty()).then(|| figure.drawn(drawing).high(rows.len()))
+    /// A bar for each cell.
+    fn bars_of(&self, curve: &Curve) -> Option<Figure> {
+        let rows = self.rows_of(&|one| curve.point(one));
+        let Curve { section, id, title, caption, .. } = curve;
+        let drawing = json!({ "x": curve.unit, "zero": true });
+        (!rows.is_empty()).then(|| Figure::new(*section, id, title, caption).forest(rows, drawing))
     }
 
     fn disk_table(&self) -> Option<Figure> {
