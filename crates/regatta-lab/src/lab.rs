@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use regatta_lab_core::{
     best::{self, BestOptions},
     cli::{self, CompareOptions, Form, RunOptions},
-    experiment, machines,
+    experiment,
     programs::OwnPrograms,
 };
 use regatta_server::{
@@ -14,7 +14,7 @@ use regatta_server::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
 };
 
@@ -61,12 +61,6 @@ pub(crate) enum Lab {
         /// Print a JSON object instead of Markdown.
         #[arg(long)]
         json: bool,
-    },
-    /// The side of `run --server` and `run --load` on the other machine.
-    #[command(hide = true)]
-    Agent {
-        /// Directory of this program and its files; removed at the end.
-        directory: PathBuf,
     },
     /// Show the flame graph of a profiled arm, or draw the difference between two arms.
     #[command(after_help = "Example: regatta lab flame ./first sped symped-2")]
@@ -120,7 +114,6 @@ pub(crate) fn run(lab: Lab) -> u8 {
             let Best { options, json } = *asked;
             best::best(&BestOptions { programs, form: form(json), ..options }, stop)
         }),
-        Lab::Agent { directory } => agent(&directory),
         Lab::Report { run, json } => cli::report(&run, form(json)),
         Lab::Verdicts { directories, json } => cli::verdicts(&directories, form(json)),
         Lab::Flame { run, arms, json } => cli::flame(&run, &arms, form(json)),
@@ -159,11 +152,6 @@ fn begin() -> Result<(Arc<AtomicBool>, PathBuf), String> {
     let lab = std::env::current_exe();
     let lab = lab.map_err(|error| format!("cannot find this program: {error}"))?;
     Ok((stop, lab))
-}
-
-fn agent(directory: &Path) -> u8 {
-    let ran = begin().and_then(|(stop, lab)| machines::agent(directory, &lab, &stop));
-    ran.map_or_else(|why| failed(&why), |()| 0)
 }
 
 /// Rules of this program for the options in an experiment.

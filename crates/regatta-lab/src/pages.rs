@@ -44,7 +44,6 @@ mod tests {
         for page in ["regatta-lab.1", "regatta-lab-lab-run.1", "regatta-lab-load.1"] {
             assert!(text(page).contains(".SH NAME"), "{page}");
         }
-        assert!(!directory.join("regatta-lab-lab-agent.1").exists(), "a command for programs");
         for script in ["regatta-lab.bash", "_regatta-lab", "regatta-lab.fish"] {
             assert!(text(script).contains("workload"), "{script}");
             // For fish the library completes only options.

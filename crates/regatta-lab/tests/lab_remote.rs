@@ -7,6 +7,7 @@ use regatta_testkit::skips::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -102,9 +103,11 @@ impl Machines {
             }
         }
         let place = Folder::new(name);
-        for folder in ["site", "bin", "far", "tmp"] {
+        for folder in ["site", "bin", "far", "far-bin", "tmp"] {
             fs::create_dir(place.join(folder)).unwrap();
         }
+        let installed = place.join("far-bin/regatta-lab");
+        symlink(env!("CARGO_BIN_EXE_regatta-lab"), installed).unwrap();
         let sshd = Self::sshd(&place, &sshd, &far);
         let config = place.join("config");
         let script = format!("exec {} -F {} \"$@\"", ssh.display(), config.display());
@@ -130,7 +133,8 @@ impl Machines {
         let server = format!(
             "ListenAddress {FAR}:{PORT}\nHostKey {at}/host\nAuthorizedKeysFile {at}/user.pub\n\
              PidFile none\nUsePAM no\nStrictModes no\nPermitRootLogin prohibit-password\n\
-             PasswordAuthentication no\nAllowUsers root\nSetEnv TMPDIR={at}/far\n"
+             PasswordAuthentication no\nAllowUsers root\n\
+             SetEnv TMPDIR={at}/far PATH={at}/far-bin:/usr/bin:/bin\n"
         );
         fs::write(place.join("sshd_config"), server).unwrap();
         // Directory in which sshd drops its privileges, on this machine alone.
@@ -242,25 +246,23 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn each_half_of_an_experiment_runs_on_another_machine() {
+fn the_loads_of_an_experiment_run_on_another_machine() {
     let machines = match Machines::make("remote") {
         Ok(machines) => machines,
         Err(lack) => return skip(&lack),
     };
     let destination = format!("ssh://root@{FAR}:{PORT}");
     let smoke = "preset = \"smoke\"".to_owned();
-    for (half, loads, workload) in [("load", 1, smoke), ("server", 0, machines.site())] {
+    for (out, workload) in [("made", smoke), ("own", machines.site())] {
         let processors = "machine = { server_cpus = \"0\", client_cpus = \"0\" }\n";
         machines.experiment(&workload, 0.5, processors);
         let before = machines.opened();
-        let flag = format!("--{half}");
-        let output = machines.lab(half, &[&flag, &destination]).output().unwrap();
+        let output = machines.lab(out, &["--load", &destination]).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output));
         machines.nothing_is_left();
         let opened = machines.opened();
-        let by_loads = opened[loads] - before[loads];
-        let by_servers = opened[1 - loads] - before[1 - loads];
-        let records = machines.records(half);
+        let [by_servers, by_loads] = [0, 1].map(|at| opened[at] - before[at]);
+        let records = machines.records(out);
         assert_eq!(records.len(), 2, "sped and sped again");
         for record in &records {
             assert_eq!(record["valid"], true, "{record}");
@@ -271,19 +273,18 @@ fn each_half_of_an_experiment_runs_on_another_machine() {
             assert!(record["counters"]["replies"].as_f64().unwrap() > 20.0, "{record}");
             assert!(metrics["core_to_core_ns"].is_null(), "across machines: {record}");
         }
-        assert!(by_loads > 10 * by_servers.max(4), "{half}: {by_loads} and {by_servers}");
-        let manifest = fs::read(machines.place.join(half).join("manifest.json")).unwrap();
+        assert!(by_loads > 10 * by_servers.max(4), "{out}: {by_loads} and {by_servers}");
+        let manifest = fs::read(machines.place.join(out).join("manifest.json")).unwrap();
         let manifest: Value = serde_json::from_slice(&manifest).unwrap();
-        assert_eq!(manifest["other"]["half"], half);
         assert!(manifest["other"]["round_trip_ns"].as_f64().unwrap() > 0.0);
-        let theirs = format!("{half}'s machine: kernel.osrelease");
+        let theirs = "load's machine: kernel.osrelease";
         assert_eq!(manifest["machine"][theirs], manifest["machine"]["kernel.osrelease"]);
         assert!(manifest["lacks"].to_string().contains("moved_max is skipped"));
-        let report = fs::read_to_string(machines.place.join(half).join("report.md")).unwrap();
+        let report = fs::read_to_string(machines.place.join(out).join("report.md")).unwrap();
         let named = format!("on another machine, {destination}: ");
         assert!(report.contains(&named), "{report}");
     }
-    let output = machines.lab("server", &[]).output().unwrap();
+    let output = machines.lab("own", &[]).output().unwrap();
     assert!(text(&output).contains("go on as it began"), "{}", text(&output));
 }
 
@@ -295,21 +296,15 @@ fn a_run_that_ends_early_leaves_nothing_on_the_other_machine() {
     };
     let destination = format!("ssh://root@{FAR}:{PORT}");
     machines.experiment(&machines.site(), 30.0, "");
-    for (half, signal) in [
-        ("load", Signal::INT),
-        ("server", Signal::INT),
-        ("load", Signal::KILL),
-        ("server", Signal::KILL),
-    ] {
-        let (out, flag) = (format!("{half}-{signal:?}"), format!("--{half}"));
-        let mut lab = machines.lab(&out, &[&flag, &destination]);
+    for signal in [Signal::INT, Signal::KILL] {
+        let mut lab = machines.lab(&format!("{signal:?}"), &["--load", &destination]);
         let mut lab = lab.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let start = Instant::now();
         // Both halves run.
         let runs = |what: &str| machines.processes().iter().any(|line| line.contains(what));
         while !(runs("regatta serve") && runs("regatta-lab load")) {
             assert!(start.elapsed() < PATIENCE, "{:?}", machines.processes());
-            assert!(matches!(lab.try_wait(), Ok(None)), "{half} has ended");
+            assert!(matches!(lab.try_wait(), Ok(None)), "the lab has ended");
             std::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(fs::read_dir(machines.place.join("far")).unwrap().count(), 1);
@@ -321,7 +316,7 @@ fn a_run_that_ends_early_leaves_nothing_on_the_other_machine() {
             fs::remove_dir_all(&tmp).unwrap();
             fs::create_dir(&tmp).unwrap();
         } else {
-            assert_eq!(status.code(), Some(1), "{half}");
+            assert_eq!(status.code(), Some(1), "{signal:?}");
         }
         machines.nothing_is_left();
     }
@@ -333,22 +328,22 @@ fn a_machine_that_cannot_be_used_says_why() {
         Ok(machines) => machines,
         Err(lack) => return skip(&lack),
     };
-    let refused = |flag: &str, destination: &str, part: &str| {
-        let output = machines.lab("none", &[flag, destination]).output().unwrap();
+    let refused = |destination: &str, part: &str| {
+        let output = machines.lab("none", &["--load", destination]).output().unwrap();
         let said = text(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(part), "{part}: {said}");
         machines.nothing_is_left();
     };
     machines.experiment(&machines.site(), 0.5, "");
-    refused("--load", &format!("ssh://root@{FAR}:1"), "Connection refused");
-    refused("--load", &format!("ssh://nobody@{FAR}:{PORT}"), "ssh-copy-id");
-    machines.experiment(&machines.site(), 0.5, "environment.memory = \"84MiB\"\n");
-    refused("--server", &format!("ssh://root@{FAR}:{PORT}"), "[environment]");
-    let fake = machines.place.join("uname");
-    executables::script(&fake, "echo Linux riscv128");
-    // On that machine alone.
-    let mount = format!("mount --bind {} $(command -v uname)", fake.display());
-    said(inside(&machines.far).args(["sh", "-c", &mount])).unwrap();
-    refused("--load", &format!("ssh://root@{FAR}:{PORT}"), "same kind");
+    refused(&format!("ssh://root@{FAR}:1"), "Connection refused");
+    refused(&format!("ssh://nobody@{FAR}:{PORT}"), "ssh-copy-id");
+    let far = format!("ssh://root@{FAR}:{PORT}");
+    machines.experiment(&machines.site(), 0.5, "environment.network.mtu = 1500\n");
+    refused(&far, "[environment.network]");
+    let installed = machines.place.join("far-bin/regatta-lab");
+    fs::remove_file(&installed).unwrap();
+    refused(&far, "has no regatta-lab on its PATH");
+    executables::script(&installed, "echo regatta-lab 0.0.1");
+    refused(&far, "has regatta-lab 0.0.1 on its PATH");
 }

@@ -11,7 +11,7 @@ use crate::experiment::{
     Experiment, KneeSearch, Mode, Rules, Scale, library, nearest, parse, parse_by,
 };
 use crate::group::INTERRUPTED;
-use crate::journal::manifest::{Half, Manifest};
+use crate::journal::manifest::Manifest;
 use crate::journal::{Run, machine_lacks};
 use crate::machines::{Far, destination};
 use crate::profile::{self, Profile};
@@ -52,10 +52,6 @@ pub struct RunOptions {
     /// The run's directory. If it has a run of this experiment already, that is continued.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Run the servers on another machine, over ssh; the load runs here (docs/lab.md).
-    #[arg(long, value_name = "ssh://[USER@]HOST[:PORT]", value_parser = destination)]
-    #[arg(conflicts_with_all = ["load", "plan"])]
-    pub server: Option<String>,
     /// Run the load on another machine, over ssh; the servers run here (docs/lab.md).
     #[arg(long, value_name = "ssh://[USER@]HOST[:PORT]", value_parser = destination)]
     #[arg(conflicts_with = "plan")]
@@ -88,14 +84,6 @@ pub struct RunOptions {
     /// How plan or result are printed.
     #[arg(skip = Form::Text)]
     pub form: Form,
-}
-
-impl RunOptions {
-    /// Which half of each trial another machine has, and which machine; None: this one has both.
-    fn other(&self) -> Option<(Half, &str)> {
-        let server = self.server.as_deref().map(|other| (Half::Server, other));
-        server.or(self.load.as_deref().map(|other| (Half::Load, other)))
-    }
 }
 
 /// An experiment in the list of them.
@@ -180,18 +168,13 @@ pub fn run(options: &RunOptions, stop: &AtomicBool) -> u8 {
 
 fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {
     let (text, experiment) = experiment(&options.which, options.scale, options.rules)?;
-    let other = options.other();
-    let connect = |(half, other): (Half, &str)| {
+    let connect = |other: &str| {
         // It takes a while.
-        let _working = Working::on("connecting to the other machine, copying the programs");
-        Far::connect(half, other, &options.programs, stop)
+        let _working = Working::on("connecting to the other machine");
+        Far::connect(other, &options.programs, stop)
     };
-    let far = other.map(connect).transpose().map_err(|why| (FAILED, why))?;
-    // Another machine's refusal is heard when a server starts there.
-    let refused = match other {
-        Some((Half::Server, _)) => Vec::new(),
-        _ => machine_lacks::refused(&experiment, options.rules),
-    };
+    let far = options.load.as_deref().map(connect).transpose().map_err(failed)?;
+    let refused = machine_lacks::refused(&experiment, options.rules);
     if options.plan {
         let mut manifest = Manifest::take(&experiment, options.scale, &options.programs);
         manifest.lacks.extend(refused);

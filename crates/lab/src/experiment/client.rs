@@ -46,7 +46,7 @@ impl Client {
 }
 
 /// Parts of a server's configuration that its load needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoadNeeds {
     /// Encryption of its connections, if the program has any.
     pub(crate) tls: Encryption,

@@ -5,9 +5,8 @@ use crate::env::{Lack, Record, Spec, lacks};
 use crate::experiment::{CpuLayout, Experiment, Program, Scale};
 use crate::journal::machine_lacks;
 use crate::programs::OwnPrograms;
-use crate::servers;
+use crate::servers::{self, process::output_of};
 use crate::units::date::unix_ms;
-use regatta_load::named;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -85,40 +84,29 @@ pub struct Manifest {
     /// What the environments turned out to be: the first of each setting, by its levels.
     #[serde(default)]
     pub environments: BTreeMap<String, Record>,
-    /// The second machine; None: servers and loads were on one.
+    /// The loads' machine; None: servers and loads were on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other: Option<Other>,
 }
 
-/// Under what the time stands that a connection between two machines takes.
+/// Name of the time that a connection between two machines takes.
 pub(crate) const ROUND_TRIP: &str = "round trip between the machines";
 
-/// A second machine. What is known of it stands beside what is known of this one, under names that
-/// say so.
+/// Another machine, which has the loads. Facts about it are among those about this one, under names
+/// that say so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Other {
-    /// What it has of every trial.
-    pub half: Half,
     /// `ssh://[USER@]HOST[:PORT]`.
     pub destination: String,
     /// The shortest time that a connection from the load's machine to the server's took.
     pub round_trip_ns: f64,
 }
 
-named! {
-    /// A half of a trial.
-    pub enum Half {
-        /// The server.
-        Server = "server",
-        /// The load.
-        Load = "load",
-    }
-}
-
 impl Other {
-    /// The name under which a fact of it stands.
-    pub fn names(&self, fact: &str) -> String {
-        format!("{}'s machine: {fact}", self.half.name())
+    /// Name of a fact about it.
+    #[must_use]
+    pub fn names(fact: &str) -> String {
+        format!("load's machine: {fact}")
     }
 }
 
@@ -133,6 +121,12 @@ const SETTINGS: &str = "kernel/osrelease kernel/randomize_va_space kernel/perf_e
     kernel/sched_rt_runtime_us net/core/somaxconn net/core/rmem_max net/core/wmem_max \
     net/ipv4/tcp_rmem net/ipv4/tcp_wmem net/ipv4/tcp_max_syn_backlog net/ipv4/tcp_tw_reuse \
     net/ipv4/ip_local_port_range net/ipv4/tcp_congestion_control fs/nr_open";
+/// Other files with facts about a machine.
+const FACTS: &str = "/proc/cpuinfo /proc/meminfo /proc/loadavg /proc/self/limits \
+    /sys/devices/system/clocksource/clocksource0/current_clocksource \
+    /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor \
+    /sys/kernel/mm/transparent_hugepage/enabled";
+const VULNERABILITIES: &str = "/sys/devices/system/cpu/vulnerabilities/";
 
 impl Manifest {
     /// Looks at programs and machine.
@@ -207,10 +201,10 @@ impl Manifest {
     }
 
     /// Refuses to go on with a run that other machines have begun.
-    pub(crate) fn same_machines(&self, now: Option<(Half, &str)>) -> Result<(), String> {
-        let then = self.other.as_ref().map(|other| (other.half, other.destination.as_str()));
-        let named = |one: Option<(Half, &str)>| match one {
-            Some((half, destination)) => format!("made with --{} {destination}", half.name()),
+    pub(crate) fn same_machines(&self, now: Option<&str>) -> Result<(), String> {
+        let then = self.other.as_ref().map(|other| other.destination.as_str());
+        let named = |one: Option<&str>| match one {
+            Some(destination) => format!("made with --load {destination}"),
             None => "made on one machine".to_owned(),
         };
         if then == now {
@@ -279,8 +273,26 @@ pub(crate) fn sha256(program: &Path) -> String {
 }
 
 /// This machine and its settings, by name.
-pub(crate) fn machine() -> BTreeMap<String, String> {
-    let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+fn machine() -> BTreeMap<String, String> {
+    facts(&output_of(&["sh", "-c", &facts_script()]).unwrap_or_default())
+}
+
+/// Shell script that prints the files with facts about a machine, each line after its path.
+pub(crate) fn facts_script() -> String {
+    let settings = SETTINGS.split_whitespace().map(|name| format!("/proc/sys/{name} "));
+    let settings: String = settings.collect();
+    format!("grep -sH \"\" {FACTS} {settings} {VULNERABILITIES}*; true")
+}
+
+/// Machine and settings, by name, from the output of [`facts_script`].
+pub(crate) fn facts(printed: &str) -> BTreeMap<String, String> {
+    let mut files: BTreeMap<&str, String> = BTreeMap::new();
+    for (path, line) in printed.lines().filter_map(|line| line.split_once(':')) {
+        let text = files.entry(path).or_default();
+        text.push_str(line);
+        text.push('\n');
+    }
+    let read = |path: &str| files.get(path).map(|text| text.trim().to_owned());
     let mut all = BTreeMap::new();
     let mut put = |name: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -301,11 +313,10 @@ pub(crate) fn machine() -> BTreeMap<String, String> {
     for name in SETTINGS.split_whitespace() {
         put(&name.replace('/', "."), read(&format!("/proc/sys/{name}")));
     }
-    let folder = fs::read_dir("/sys/devices/system/cpu/vulnerabilities").into_iter().flatten();
-    for entry in folder.flatten() {
-        let path = entry.path();
-        let name = format!("vulnerability {}", entry.file_name().display());
-        put(&name, path.to_str().and_then(read));
+    for path in files.keys().copied() {
+        if let Some(name) = path.strip_prefix(VULNERABILITIES) {
+            put(&format!("vulnerability {name}"), read(path));
+        }
     }
     let limits = read("/proc/self/limits").unwrap_or_default();
     let files = limits.lines().find(|line| line.starts_with("Max open files"));
@@ -328,7 +339,7 @@ fn lacking(experiment: &Experiment) -> Vec<Lack> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Half, Manifest, Other};
+    use super::{Manifest, Other};
     use crate::analysis::tests::synthetic;
     use crate::env::Lack;
     use crate::experiment::{Scale, parse};
@@ -364,15 +375,21 @@ memory = "84MiB"
             assert!(said.contains(&other) && said.contains("--out"), "{said}");
         }
         assert_eq!(run.manifest.same_machines(None), Ok(()));
-        let said = run.manifest.same_machines(Some((Half::Load, "ssh://far"))).unwrap_err();
+        let said = run.manifest.same_machines(Some("ssh://far")).unwrap_err();
         assert!(said.contains("on one machine") && said.contains("--load ssh://far"), "{said}");
-        run.manifest.other = Some(Other {
-            half: Half::Load,
-            destination: "ssh://far".to_owned(),
-            round_trip_ns: 1.0,
-        });
-        assert_eq!(run.manifest.same_machines(Some((Half::Load, "ssh://far"))), Ok(()));
-        assert!(run.manifest.same_machines(Some((Half::Server, "ssh://far"))).is_err());
+        run.manifest.other =
+            Some(Other { destination: "ssh://far".to_owned(), round_trip_ns: 1.0 });
+        assert_eq!(run.manifest.same_machines(Some("ssh://far")), Ok(()));
+        assert!(run.manifest.same_machines(Some("ssh://farther")).is_err());
+    }
+
+    #[test]
+    fn facts_about_a_machine_are_read_from_its_files() {
+        let facts = super::machine();
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        assert_eq!(facts["kernel.osrelease"], release.trim());
+        assert!(facts["processors"].parse::<usize>().unwrap() > 0, "{facts:?}");
+        assert!(facts["memory"].ends_with(" kB") && facts.contains_key("open files"), "{facts:?}");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 use crate::group::{Group, INTERRUPTED, STEP};
 use crate::programs;
 use crate::units::files::At;
+use std::cell::RefCell;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -23,7 +25,7 @@ pub(super) struct Connection {
     /// Where the socket is that commands go through.
     place: PathBuf,
     /// Holds the connection.
-    _master: Group,
+    master: RefCell<Group>,
 }
 
 impl Connection {
@@ -66,17 +68,31 @@ impl Connection {
             }
             std::thread::sleep(STEP);
         }
-        Ok(Self { destination: destination.to_owned(), place, _master: master })
+        Ok(Self { destination: destination.to_owned(), place, master: RefCell::new(master) })
     }
 
-    /// A command that runs a script there. It holds no single quotes.
-    pub(super) fn command(&self, script: &str) -> Command {
-        let mut command = Command::new("ssh");
+    /// Whether the connection has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.master.borrow_mut().has_ended()
+    }
+
+    /// Command line that runs a script there.
+    pub(super) fn words(&self, script: &str) -> Vec<OsString> {
         // Without the connection there is no command: no second way in is looked for.
-        command.args(["-oBatchMode=yes", "-oControlMaster=no", "-oProxyCommand=false", "-S"]);
-        command.arg(self.place.join("s")).arg(&self.destination);
+        let options = ["-oBatchMode=yes", "-oControlMaster=no", "-oProxyCommand=false", "-S"];
+        let mut words: Vec<OsString> = vec!["ssh".into()];
+        words.extend(options.map(OsString::from));
+        words.extend([self.place.join("s").into(), OsString::from(&self.destination)]);
         // Whatever shell the user has there.
-        command.arg(format!("exec sh -c '{script}'"));
+        words.push(format!("exec sh -c {}", quoted(script)).into());
+        words
+    }
+
+    /// Command that runs a script there.
+    pub(super) fn command(&self, script: &str) -> Command {
+        let words = self.words(script);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         command
     }
 
@@ -98,6 +114,11 @@ impl Drop for Connection {
     }
 }
 
+/// A text as one word of a shell.
+pub(super) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// Why ssh gave up, and what to do about it.
 fn refused(destination: &str, said: &str) -> String {
     let why = said.lines().map(str::trim).rfind(|line| !line.is_empty());
@@ -116,7 +137,18 @@ fn refused(destination: &str, said: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::refused;
+    use super::{quoted, refused};
+    use std::process::Command;
+
+    #[test]
+    fn a_shell_reads_a_quoted_text_as_one_word() {
+        for text in ["a b", "it's", "$(id) `id` \\ \"x\" !", "p99<50ms,errors<1%", ""] {
+            // As the script of a script, as the words of a load are.
+            let script = format!("exec sh -c {}", quoted(&format!("printf %s {}", quoted(text))));
+            let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), text);
+        }
+    }
 
     #[test]
     fn a_refusal_says_what_to_do() {

@@ -16,7 +16,7 @@ pub(crate) const LAB: &str = "regatta-lab";
 pub struct OwnPrograms {
     /// `regatta`: the server, and `top`, which reads its counters.
     pub regatta: PathBuf,
-    /// `regatta-lab`: the load, the workloads, the bare loop, the agent.
+    /// `regatta-lab`: the load, the workloads, the bare loop.
     pub lab: PathBuf,
 }
 
@@ -60,6 +60,7 @@ impl OwnPrograms {
     }
 
     /// Both programs in one directory.
+    #[cfg(test)]
     pub(crate) fn in_directory(directory: &Path) -> Self {
         Self { regatta: directory.join(REGATTA), lab: directory.join(LAB) }
     }

@@ -7,7 +7,7 @@ use super::tables::numbers;
 use crate::analysis::EffectRow;
 use crate::claims;
 use crate::experiment::{Client, CpuLayout, LAYOUT, Program};
-use crate::journal::manifest::{Half, ROUND_TRIP};
+use crate::journal::manifest::{Other, ROUND_TRIP};
 use crate::race;
 use crate::stats::{self, Interval};
 use crate::units::date::date;
@@ -223,10 +223,9 @@ impl Report<'_> {
         let place = match &self.run.manifest.other {
             None => "Server and clients on one machine, over loopback".to_owned(),
             Some(other) => {
-                let theirs = |name: &str| of(&other.names(name));
-                let half = if other.half == Half::Load { "clients" } else { "server" };
+                let theirs = |name: &str| of(&Other::names(name));
                 format!(
-                    "The {half} on another machine, {}: {}, {} processors, {}, Linux {}; a \
+                    "The clients on another machine, {}: {}, {} processors, {}, Linux {}; a \
                      connection between them takes {}",
                     other.destination,
                     theirs("processor"),

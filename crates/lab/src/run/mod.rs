@@ -12,7 +12,7 @@ use crate::experiment::plan::{Planned, cells, order, predicted_s, profiled};
 use crate::experiment::{CpuLayout, Experiment, Mode, Scale, Workload};
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
-use crate::journal::manifest::{Half, Manifest, Other};
+use crate::journal::manifest::{Manifest, Other};
 use crate::machines::Far;
 use crate::profile;
 use crate::record::{Cell, levels};
@@ -50,17 +50,17 @@ pub fn open(
             return Err(format!("{} has another experiment's run", directory.display()));
         }
         run.manifest.same_programs(options.programs)?;
-        run.manifest.same_machines(options.far.map(Far::which))?;
+        run.manifest.same_machines(options.far.map(Far::destination))?;
         run.mend()?;
         return Ok(run);
     }
     let mut manifest = match options.far {
-        Some(far) => far.manifest(&experiment, scale, options.programs, options.stop)?,
+        Some(far) => far.manifest(&experiment, scale, options.programs)?,
         None => Manifest::take(&experiment, scale, options.programs),
     };
     manifest.command = format!("regatta lab run {} --scale {}", experiment.name, scale.name());
-    if let Some(Other { half, destination, .. }) = &manifest.other {
-        let _ = write!(manifest.command, " --{} {destination}", half.name());
+    if let Some(Other { destination, .. }) = &manifest.other {
+        let _ = write!(manifest.command, " --load {destination}");
     }
     if let Some(why) = manifest.refusal(&experiment) {
         return Err(why);
@@ -119,9 +119,7 @@ fn make_missing(run: &mut Run, options: &Options<'_>) -> Result<(), String> {
         trials(run, &planned, &cells, &mut bench, &|at, what| tell(all, at, what))?;
     }
     let all = planned.len();
-    if bench.far(Half::Server).is_none() {
-        profiles(run, &planned, &cells, &bench, &|at, what| tell(all, at, what))?;
-    }
+    profiles(run, &planned, &cells, &bench, &|at, what| tell(all, at, what))?;
     // Left behind only where the run will go on.
     let _ = fs::remove_dir_all(&bench.scratch);
     let _ = fs::remove_dir_all(run.directory.join("workload"));

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 pub struct Options<'a> {
     /// The server's program and the lab's.
     pub programs: &'a OwnPrograms,
-    /// The machine that has the servers or the loads, if this one has not both.
+    /// The machine that has the loads, if that is another one.
     pub far: Option<&'a Far>,
     /// Becomes true when the user or the system asks to stop.
     pub stop: &'a AtomicBool,

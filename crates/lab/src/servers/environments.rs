@@ -151,11 +151,6 @@ impl<'a> Rooms<'a> {
 }
 
 impl Room {
-    /// The machine itself, with the directory that is served.
-    pub(crate) fn plain(root: PathBuf) -> Self {
-        Self { environment: None, root, stand_in: None }
-    }
-
     /// The environment, if it is not the machine itself.
     pub(crate) fn inside(&self, place: Place) -> Option<(&Environment, Place)> {
         self.environment.as_deref().map(|environment| (environment, place))

@@ -4,8 +4,8 @@
 //!  ours compares a reply, byte by byte │ it, to warm up │ it, watched │ ours compares again
 //! ```
 
-use super::halves::ServerHalf;
 use super::load_command::Asked;
+use super::served::Served;
 use super::{Bench, PATIENCE, h2load, said, wrk};
 use crate::experiment::{Ask, Client, Encryption, Machine, RequestFields};
 use crate::units::files::At;
@@ -56,7 +56,7 @@ impl Bench<'_> {
     /// what was seen of the server.
     pub(super) fn by_another(
         &self,
-        mut served: ServerHalf<'_>,
+        mut served: Served<'_>,
         asked: &Asked,
         machine: &Machine,
         [outcome, errors]: [&Path; 2],
@@ -69,7 +69,7 @@ impl Bench<'_> {
         let limit = Duration::from_secs_f64(asked.warm_s + asked.window_s) + PATIENCE;
         let start = |seconds: f64, after_s: f64, is_logged: bool| {
             let words = another.words(seconds, after_s, is_logged);
-            self.start_load(words, machine, &served, [outcome, errors], limit)
+            self.start_load(words, machine, &served, [outcome, errors])
         };
         if asked.warm_s > 0.0 {
             start(asked.warm_s, 0.0, false)?.wait(limit, self.stop)?;
@@ -105,7 +105,7 @@ impl Bench<'_> {
     }
 
     /// Prepares a load of a server.
-    fn another(&self, served: &ServerHalf<'_>, asked: &Asked) -> Result<AnotherLoad, String> {
+    fn another(&self, served: &Served<'_>, asked: &Asked) -> Result<AnotherLoad, String> {
         let workload = &self.experiment.workload;
         let client = workload.client;
         let program = client.program()?.ok_or("regatta load is a client of its own")?;
@@ -169,14 +169,14 @@ impl Bench<'_> {
     /// Asks as `regatta load` for a moment, over one connection, and compares every byte.
     fn compare(
         &self,
-        served: &ServerHalf<'_>,
+        served: &Served<'_>,
         asked: &Asked,
         machine: &Machine,
         files: [&Path; 2],
     ) -> Result<(), String> {
         let one = Asked { connections: 1, warm_s: 0.0, window_s: COMPARED_S, ..asked.clone() };
         let words = self.words(&served.url(), &one, machine, true);
-        let load = self.start_load(words, machine, served, files, PATIENCE)?;
+        let load = self.start_load(words, machine, served, files)?;
         let code = load.wait(PATIENCE, self.stop)?;
         let found = said(files[0], files[1], code)?;
         let wrong = |fate: &Fate| *fate != Fate::Good && found.fates.get(*fate) > 0;

@@ -4,9 +4,9 @@ mod another;
 pub(crate) mod beside;
 mod guard;
 mod h2load;
-mod halves;
 pub(crate) mod load_command;
 pub(crate) mod numbers;
+mod served;
 mod warm_up;
 mod wrk;
 
@@ -24,7 +24,6 @@ use crate::journal::Run;
 use crate::journal::manifest::LayoutChoice;
 use crate::knee::{Overload, Tried};
 use crate::machines::Far;
-use crate::machines::served::Wanted;
 use crate::programs::OwnPrograms;
 use crate::record::{self, Cell, Probe, Record};
 use crate::servers::{environments::Rooms, last_message};
@@ -35,6 +34,7 @@ use crate::watch::perf::{Recorder, TAIL_S};
 use crate::watch::{Counting, Seen, cores};
 use numbers::{series, spectrum};
 use regatta_load::engine::Outcome;
+use served::Wanted;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) unit: Option<f64>,
     /// Requests of a session, on average; 1 where there are none.
     pub(crate) requests_per_session: f64,
-    /// The machine that has the servers or the loads, if this one has not both.
+    /// The machine that has the loads, if that is another one.
     pub(crate) far: Option<&'a Far>,
     /// Becomes true when the user or the system asks us to stop.
     pub(crate) stop: &'a AtomicBool,
@@ -414,8 +414,7 @@ impl Bench<'_> {
         let mut words = self.words(&served.url(), asked, &machine, comparable);
         words.extend(served.also());
         let limit = Duration::from_secs_f64(asked.window_s) + PATIENCE;
-        let whole = limit + Duration::from_secs_f64(asked.warm_s);
-        let load = self.start_load(words, &machine, &served, [outcome, &errors], whole)?;
+        let load = self.start_load(words, &machine, &served, [outcome, &errors])?;
         served.watch(recorder)?;
         let code = load.wait(limit, self.stop)?;
         self.pass(Point::Loaded);

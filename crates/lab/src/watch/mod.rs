@@ -21,7 +21,6 @@ use crate::watch::run_delay::Tasks;
 use crate::watch::usage::Used;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,7 +53,7 @@ const HARDWARE: [&str; 5] =
     ["user_instructions", "kernel_instructions", "cycles", "task_ns", "switches"];
 
 /// What the processor and the kernel are asked to count of each task.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Counting {
     /// [`HARDWARE`]; without it, nothing.
     pub(crate) counters: bool,
@@ -79,7 +78,7 @@ pub(crate) struct Watch<'a> {
 }
 
 /// What it held.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// The server's processor time, switches and hardware counters.
     pub(crate) server: Numbers,

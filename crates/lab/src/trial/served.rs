@@ -1,42 +1,48 @@
-//! The server's half of a trial, on the machine where it runs: it starts, is watched while a load
-//! is on, and ends.
+//! The server's half of a trial: it starts, is watched while a load is on, and ends. The load's
+//! half is here or on another machine.
 
-use crate::env::Glance;
+use super::Bench;
+use crate::env::{self, Glance};
 use crate::experiment::client::LoadNeeds;
 use crate::experiment::{Machine, Program, Target};
 use crate::group::INTERRUPTED;
+use crate::machines::Far;
+use crate::record::Cell;
 use crate::servers::environments::Room;
+use crate::servers::process::{Launch, Priority, Running};
 use crate::servers::{self, Place, Server, Site};
 use crate::watch::perf::{Recorder, TAIL_S};
 use crate::watch::sample::Samples;
 use crate::watch::{Counting, Seen, Watch, cores, stream};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Which server a trial measures, and how.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Wanted {
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
     /// Its name in the results.
-    pub(crate) arm: String,
-    pub(crate) target: Target,
+    pub(super) arm: String,
+    pub(super) target: Target,
     /// What the cell's levels set.
-    pub(crate) options: BTreeMap<String, String>,
-    pub(crate) needs: LoadNeeds,
+    pub(super) options: BTreeMap<String, String>,
+    pub(super) needs: LoadNeeds,
     /// Its processors. Without any of the client, how far apart they are is not measured.
-    pub(crate) machine: Machine,
-    pub(crate) counting: Counting,
+    pub(super) machine: Machine,
+    pub(super) counting: Counting,
     /// Before the measurement, seconds.
-    pub(crate) warm_s: f64,
+    pub(super) warm_s: f64,
     /// The measurement, seconds.
-    pub(crate) window_s: f64,
+    pub(super) window_s: f64,
 }
 
 /// A server that is being measured. It ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Served<'a> {
-    pub(crate) server: Server,
+pub(super) struct Served<'a> {
+    server: Server,
     wanted: Wanted,
     site: Site<'a>,
     room: Room,
@@ -50,9 +56,38 @@ pub(crate) struct Served<'a> {
     looks: [Option<Glance>; 2],
 }
 
+impl Bench<'_> {
+    /// Starts a server in the place of a cell.
+    pub(super) fn serve(&self, wanted: Wanted, cell: &Cell) -> Result<Served<'_>, String> {
+        let host: IpAddr = self.far.map_or(Ipv4Addr::LOCALHOST.into(), Far::near);
+        let (scratch, programs, stop) = (self.scratch.as_path(), self.programs, self.stop);
+        let site = Site { scratch, programs, host, stop };
+        Served::start(wanted, || self.rooms.enter(cell), site)
+    }
+
+    /// Starts a load of `served`, which prints into two files.
+    pub(super) fn start_load(
+        &self,
+        words: Vec<OsString>,
+        machine: &Machine,
+        served: &Served<'_>,
+        [out, errors]: [&Path; 2],
+    ) -> Result<Running, String> {
+        if let Some(far) = self.far {
+            return Running::start(&Launch::plain(far.load(&words, machine), out, errors));
+        }
+        Running::start(&Launch {
+            cpus: machine.load_cpus(),
+            priority: Priority::Everything.if_asked(machine.realtime),
+            inside: served.room.inside(env::Place::Client),
+            ..Launch::plain(words, out, errors)
+        })
+    }
+}
+
 impl<'a> Served<'a> {
     /// Starts the server in the place that `enter` gives, and waits until it takes connections.
-    pub(crate) fn start(
+    fn start(
         wanted: Wanted,
         enter: impl FnOnce() -> Result<Room, String>,
         site: Site<'a>,
@@ -86,12 +121,34 @@ impl<'a> Served<'a> {
         })
     }
 
-    pub(crate) fn room(&self) -> &Room {
-        &self.room
+    /// `HOST:PORT`.
+    pub(super) fn host(&self) -> String {
+        self.server.address.to_string()
+    }
+
+    /// `HOST:PORT` that speaks TLS.
+    pub(super) fn encrypted(&self) -> Option<String> {
+        self.server.encrypted.map(|address| address.to_string())
+    }
+
+    /// `HOST:PORT` that speaks HTTP/2 in the clear.
+    pub(super) fn clear_http2(&self) -> String {
+        self.server.clear_http2.unwrap_or(self.server.address).to_string()
+    }
+
+    /// `http://HOST:PORT`.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.host())
+    }
+
+    /// What a load's command line says of its further addresses.
+    pub(super) fn also(&self) -> Vec<OsString> {
+        let flag = |address: &SocketAddr| ["--also".into(), address.to_string().into()];
+        self.server.also.iter().flat_map(flag).collect()
     }
 
     /// Watches the server from the load's start, which is now, to the end of the measurement.
-    pub(crate) fn watch(&mut self, mut recorder: Option<&mut Recorder<'_>>) -> Result<(), String> {
+    pub(super) fn watch(&mut self, mut recorder: Option<&mut Recorder<'_>>) -> Result<(), String> {
         let (start, stop) = (Instant::now(), self.site.stop);
         let Wanted { target, counting, warm_s, .. } = &self.wanted;
         let seconds = Duration::from_secs_f64;
@@ -128,7 +185,7 @@ impl<'a> Served<'a> {
     }
 
     /// Ends the server once its load has ended: what was seen of it.
-    pub(crate) fn end(self) -> Result<Seen, String> {
+    pub(super) fn end(self) -> Result<Seen, String> {
         let Self { mut server, wanted, room, killed, mut seen, looks: [before, after], .. } = self;
         let Target { program, config, .. } = &wanted.target;
         if !matches!(program, Program::Other(_)) {
