@@ -44,7 +44,7 @@ pub struct Profile {
     pub cell: Cell,
     /// From what.
     pub source: Source,
-    /// Share of each category ([`Category::key`]); with [`Source::Counters`] `user` and `kernel`.
+    /// Share of each category ([`Category::name`]); with [`Source::Counters`] `user` and `kernel`.
     pub categories: BTreeMap<String, f64>,
     /// Good answers while it was watched.
     pub replies: f64,
