@@ -6,7 +6,7 @@ pub(crate) mod pairing;
 pub mod rules;
 
 use crate::experiment::plan::{at_a_time, cells};
-use crate::experiment::{Experiment, Loop, Mode, RATE};
+use crate::experiment::{Experiment, Loop, Mode, RATE, more_is_better, words};
 use crate::journal::Run;
 use crate::knee::{Found, Tried};
 use crate::record::{AGAIN, Cell, Record};
@@ -112,16 +112,6 @@ const BUSY_MIN: f64 = 0.9;
 const TOLD_MAX: usize = 8;
 /// Who answers less of the requests than this does not keep up.
 const KEEPS_UP: f64 = 0.98;
-
-/// Names of metrics of which less is better end in one of these.
-const LESS: &str = "_ms _us _mib _per_reply _per_instruction error_share drop_share waiting_share \
-    overflows_per_s again_per_s refaults_per_s switches switches_per_s instructions cycles \
-    cache_fds";
-
-/// Whether more of a metric is better.
-pub(crate) fn more_is_better(metric: &str) -> bool {
-    !LESS.split_whitespace().any(|end| metric.ends_with(end))
-}
 
 impl Analysis {
     /// Of a run, whole or not.
@@ -264,10 +254,7 @@ fn compared(metric: &str, rows: &[EffectRow], baseline: &str) -> String {
     let count = |verdict| others.iter().filter(|row| row.verdict == verdict).count();
     let settings = others.len();
     if settings == 0 {
-        return format!(
-            "Of {} nothing was measured beside {baseline}.",
-            crate::units::words(metric)
-        );
+        return format!("Of {} nothing was measured beside {baseline}.", words(metric));
     }
     if count(Verdict::CannotTell) == settings {
         return "Too few blocks to tell anything: give it at least four.".to_owned();
@@ -282,7 +269,7 @@ fn compared(metric: &str, rows: &[EffectRow], baseline: &str) -> String {
              no difference"
         )
     };
-    format!("{}: {told}.", capital(&crate::units::words(metric)))
+    format!("{}: {told}.", capital(&words(metric)))
 }
 
 /// `sped 3.1 % more than symped (1.0 to 5.2 %)`, with the interval in which the truth is 19 times

@@ -3,16 +3,16 @@
 //! hardly drifts.
 
 use crate::analysis::pairing::{self, Floors};
-use crate::analysis::{Analysis, CellSummary, more_is_better};
-use crate::experiment::Mode;
+use crate::analysis::{Analysis, CellSummary};
+use crate::experiment::{Mode, more_is_better, words};
 use crate::journal::Run;
 use crate::journal::manifest::{ROUND_TRIP, hash};
 use crate::knee::Found;
 use crate::record::{AGAIN, Cell};
 use crate::run::saturation;
 use crate::stats::{BLOCKS_MIN, Effect, Interval, LEVEL, Verdict, judged_together, mean, welch};
+use crate::units::show;
 use crate::units::template::{escaped, filled};
-use crate::units::{show, words};
 use serde::Serialize;
 use serde_json::json;
 use statrs::distribution::{ContinuousCDF, Normal};

@@ -1,34 +1,48 @@
-//! The names of the numbers that a trial can have; docs/lab.md says what they are.
+//! Numbers that a trial can have, from the table `assets/metrics.toml`.
 
 use super::file::nearest;
 use regatta_load::engine::Fate;
+use serde::Deserialize;
+use std::sync::LazyLock;
 
-/// Numbers of a stretch of time, of what was held at its end, of the load and the environment.
-const NAMES: &str = "offered_per_s good_per_s mbit_per_s good_share error_share mean_ms p50_ms \
-    p90_ms p99_ms p999_ms answered_p90_ms service_p50_ms lag_p99_ms client_cpu client_busy \
-    connections_most listen_overflows_per_s syn_drop_share core_to_core_ns core_to_core_after_ns \
-    stream_mbyte_per_s segments_again_per_s unverified_share out_of_memory workers_replaced \
-    processes_gone fairness foreign kept steal cpu_us_per_reply server_cpu user_share system_share \
-    idle_share waiting_share irq_share softirq_share steal_share context_switches_per_s \
-    voluntary_switches_per_s involuntary_switches_per_s blocks_in_per_s cycles_per_instruction \
-    system_calls_per_reply window_s pss_mib rss_mib anonymous_mib page_tables_mib \
-    kernel_stacks_mib cache_fds cache_entries connections_open page_cache_mib refaults_per_s \
-    disk_requests_per_s disk_mbyte_per_s disk_busy_share disk_queue_mean disk_run_kib \
-    disk_files_per_s disk_response_ms disk_late_ms";
+/// A number of a trial.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Metric {
+    name: String,
+    unit: String,
+    #[serde(default)]
+    less: bool,
+    words: Option<String>,
+    #[serde(default)]
+    counted: bool,
+    from: String,
+    meaning: String,
+}
 
-/// What is counted of the server: each also for each reply.
-const COUNTED: &str = "user_s kernel_s cpu_s disk_wait_s switches voluntary_switches \
-    involuntary_switches read_bytes user_instructions kernel_instructions cycles stalled_frontend \
-    stalled_backend stalled_memory task_ns";
+/// The file.
+#[derive(Debug, Deserialize)]
+struct Table {
+    metric: Vec<Metric>,
+}
+
+static METRICS: LazyLock<Table> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../assets/metrics.toml")).expect("a test reads it")
+});
+const PER_REPLY: &str = "_per_reply";
+
+/// The row of a metric, or of what is counted for each reply.
+fn find(name: &str) -> Option<&'static Metric> {
+    let named = |name: &str| METRICS.metric.iter().find(|metric| metric.name == name);
+    let counted = || named(name.strip_suffix(PER_REPLY)?).filter(|metric| metric.counted);
+    named(name).or_else(counted)
+}
 
 /// Whether a trial can have a number of this name.
 #[must_use]
 pub fn is_metric(name: &str) -> bool {
-    let counted = name.strip_suffix("_per_reply").unwrap_or(name);
     let fate = name.strip_prefix("fate_");
-    NAMES.split_whitespace().any(|known| known == name)
-        || COUNTED.split_whitespace().any(|known| known == counted)
-        || fate.is_some_and(|fate| Fate::ALL.into_iter().any(|known| known.name() == fate))
+    find(name).is_some() || fate.is_some_and(|fate| Fate::named(fate).is_some())
 }
 
 /// What is wrong with the name of a metric; None: nothing.
@@ -36,12 +50,42 @@ pub(super) fn fault(name: &str) -> Option<String> {
     if is_metric(name) {
         return None;
     }
-    let per_reply: Vec<String> =
-        COUNTED.split_whitespace().map(|name| format!("{name}_per_reply")).collect();
-    let known = NAMES.split_whitespace().chain(COUNTED.split_whitespace());
-    let known = known.chain(per_reply.iter().map(String::as_str));
-    let near = nearest(name, known).map_or(String::new(), |near| format!("did you mean {near}? "));
-    Some(format!("no trial has a number {name:?}; {near}docs/lab.md lists all"))
+    let counted = METRICS.metric.iter().filter(|metric| metric.counted);
+    let per_reply: Vec<String> = counted.map(|one| format!("{}{PER_REPLY}", one.name)).collect();
+    let known = METRICS.metric.iter().map(|metric| &metric.name).chain(&per_reply);
+    let near = nearest(name, known.map(String::as_str));
+    let told = near.and_then(|near| {
+        let Metric { from, meaning, .. } = find(near)?;
+        Some(format!("did you mean {near} ({from}: {meaning})? "))
+    });
+    let told = told.unwrap_or_default();
+    Some(format!("no trial has a number {name:?}; {told}docs/lab.md lists all"))
+}
+
+/// Whether more of a metric is better. More of what a reply takes is not.
+pub(crate) fn more_is_better(metric: &str) -> bool {
+    let is_cost = || metric.ends_with(PER_REPLY);
+    !find(metric).map_or_else(is_cost, |known| known.less)
+}
+
+/// `good_per_s` as people say it.
+pub(crate) fn words(metric: &str) -> String {
+    let known = find(metric).filter(|known| known.name == metric);
+    match (metric, known.and_then(|known| known.words.as_ref())) {
+        (_, Some(words)) => words.clone(),
+        ("knee_per_s", _) => "highest rate at which the level holds, per second".to_owned(),
+        _ => metric.replace('_', " "),
+    }
+}
+
+/// A metric in words, with its unit unless the words have it: for axes and titles.
+pub(crate) fn words_with_unit(metric: &str) -> String {
+    let words = words(metric);
+    let known = find(metric).filter(|known| known.name == metric && known.unit != "share");
+    match known.map(|known| &known.unit).filter(|unit| !words.ends_with(*unit)) {
+        Some(unit) => format!("{words}, {unit}"),
+        None => words,
+    }
 }
 
 #[cfg(test)]
@@ -51,9 +95,12 @@ mod tests {
     #[test]
     fn every_name_is_one_and_documented() {
         let page = include_str!("../../../../docs/lab.md");
-        for name in NAMES.split_whitespace().chain(COUNTED.split_whitespace()) {
+        for metric in &METRICS.metric {
+            let Metric { name, unit, less, counted, from, meaning, .. } = metric;
             assert!(is_metric(name), "{name}");
-            assert!(page.contains(&format!("`{name}`")), "docs/lab.md lacks {name}");
+            let (mark, better) = (if *counted { "*" } else { "" }, if *less { "less" } else { "" });
+            let row = format!("| `{name}`{mark} | {unit} | {better} | {from} | {meaning} |");
+            assert!(page.contains(&row), "docs/lab.md lacks {row}");
         }
         for name in ["fate_wrong-bytes", "user_instructions_per_reply", "task_ns_per_reply"] {
             assert_eq!(fault(name), None, "{name}");
@@ -62,7 +109,22 @@ mod tests {
             assert!(fault(name).is_some(), "{name}");
         }
         let said = fault("user_instruction_per_reply").unwrap();
-        assert!(said.contains("did you mean user_instructions_per_reply?"), "{said}");
+        assert!(said.contains("did you mean user_instructions_per_reply (server: "), "{said}");
         assert!(fault("p9_ms").unwrap().contains("did you mean p9"));
+    }
+
+    #[test]
+    fn axes_have_units() {
+        for (metric, words) in [
+            ("cpu_us_per_reply", "processor time per reply, µs"),
+            ("good_per_s", "good answers per second"),
+            ("p99_ms", "99th percentile of the time, ms"),
+            ("pss_mib", "pss mib, MiB"),
+            ("user_s_per_reply", "user s per reply"),
+            ("switches", "switches"),
+            ("error_share", "error share"),
+        ] {
+            assert_eq!(words_with_unit(metric), words);
+        }
     }
 }

@@ -20,6 +20,7 @@ pub use check::CELLS_MAX;
 pub use client::{Client, Encryption, RequestFields};
 pub(crate) use file::{extends, flatten, nearest};
 pub use metrics::is_metric;
+pub(crate) use metrics::{more_is_better, words, words_with_unit};
 pub(crate) use multiples::rate;
 pub use parse::{parse, parse_by};
 

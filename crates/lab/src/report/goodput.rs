@@ -3,8 +3,8 @@
 use super::Report;
 use super::figure::{Figure, Line, Section, Setting};
 use crate::analysis::CellSummary;
-use crate::experiment::multiples;
-use crate::units::{show, words, words_with_unit};
+use crate::experiment::{multiples, words, words_with_unit};
+use crate::units::show;
 use serde_json::json;
 
 /// More arms than this are not told one by one in a caption.

@@ -2,8 +2,8 @@
 
 use super::Report;
 use super::figure::{Figure, Section};
+use crate::experiment::words;
 use crate::record::AGAIN;
-use crate::units::words;
 use serde_json::{Value, json};
 
 impl Report<'_> {

@@ -4,9 +4,10 @@
 use super::Report;
 use crate::analysis::EffectRow;
 use crate::analysis::{CellSummary, Summary};
+use crate::experiment::words_with_unit;
 use crate::units::date::date;
+use crate::units::show;
 use crate::units::template::filled;
-use crate::units::{show, words_with_unit};
 use serde_json::{Value, json};
 
 const TEMPLATE: &str = include_str!("../../assets/picture.svg");

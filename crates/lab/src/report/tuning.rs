@@ -3,13 +3,13 @@
 use super::Report;
 use super::figure::{Figure, Line, Section};
 use crate::analysis::{by_block, pairs};
-use crate::experiment::{Factor, RATE};
+use crate::experiment::{Factor, RATE, words};
 use crate::knee;
 use crate::race::space::Candidate;
 use crate::race::{self, Finalist, Standing, Told};
 use crate::record::Cell;
 use crate::stats::{BLOCKS_MIN, LEVEL, compare};
-use crate::units::{show, words};
+use crate::units::show;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -31,35 +31,6 @@ pub(crate) fn show(value: f64) -> String {
     }
 }
 
-/// `good_per_s` as people say it.
-pub(crate) fn words(metric: &str) -> String {
-    match metric {
-        "good_per_s" => "good answers per second".to_owned(),
-        "knee_per_s" => "highest rate at which the level holds, per second".to_owned(),
-        "cpu_us_per_reply" => "processor time per reply".to_owned(),
-        "mean_ms" => "mean time".to_owned(),
-        "p99_ms" => "99th percentile of the time".to_owned(),
-        other => other.replace('_', " "),
-    }
-}
-
-/// A metric in words, with its unit unless the words have it: for axes and titles.
-pub(crate) fn words_with_unit(metric: &str) -> String {
-    let ends = [
-        ("_us_per_reply", "µs"),
-        ("_us", "µs"),
-        ("_ms", "ms"),
-        ("_mib", "MiB"),
-        ("_per_s", "per second"),
-    ];
-    let unit = ends.into_iter().find(|(end, _)| metric.ends_with(end)).map(|(_, unit)| unit);
-    let words = words(metric);
-    match unit.filter(|unit| !words.ends_with(unit)) {
-        Some(unit) => format!("{words}, {unit}"),
-        None => words,
-    }
-}
-
 /// A time as people say it.
 pub(crate) fn minutes(seconds: f64) -> String {
     match seconds {
@@ -71,19 +42,7 @@ pub(crate) fn minutes(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{minutes, words_with_unit};
-
-    #[test]
-    fn axes_have_units() {
-        for (metric, words) in [
-            ("cpu_us_per_reply", "processor time per reply, µs"),
-            ("good_per_s", "good answers per second"),
-            ("p99_ms", "99th percentile of the time, ms"),
-            ("error_share", "error share"),
-        ] {
-            assert_eq!(words_with_unit(metric), words);
-        }
-    }
+    use super::minutes;
 
     #[test]
     fn times_are_said_in_what_suits_them() {
