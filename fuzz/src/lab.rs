@@ -1,11 +1,9 @@
-//! Inputs of the lab: experiments, crossings of options, perf's output, foreign run directories.
+//! Inputs of the lab: experiments, perf's output, foreign run directories.
 use regatta_lab_core::{
     analysis::Analysis,
-    best::{self, BestOptions},
     experiment::{self, CELLS_MAX, Scale, parse, plan},
     journal::{self, Run},
     profile::{Profile, categories::category, flame},
-    race::{Settled, Site, space::Means},
     watch::perf_script::{Folded, samples},
 };
 
@@ -43,21 +41,6 @@ pub fn experiment(bytes: &[u8]) {
         assert!(seconds.is_finite() && seconds > 0.0, "{seconds}");
         let json = serde_json::to_string(&experiment).expect("a report holds it");
         serde_json::from_str::<experiment::Experiment>(&json).expect("and it is read again");
-    }
-}
-
-/// A crossing of options (`regatta lab best --matrix FILE`): an accepted one is an experiment.
-pub fn matrix(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let options = BestOptions::new("/".as_ref());
-    let all = Means { cpus: 2, memory: 1 << 30, descriptors: 20_000 };
-    let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
-    match best::crossing("fuzz.toml", text, &settled) {
-        Ok(text) => {
-            let experiment = parse("matrix", &text, Scale::Quick).expect("it was made from one");
-            assert!(experiment.factors.len() >= 2, "{text}");
-        }
-        Err(why) => assert!(!why.is_empty()),
     }
 }
 

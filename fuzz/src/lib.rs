@@ -30,7 +30,7 @@ pub use credentials::{certificate_pem, ticket_open};
 pub use fields::{conditionals, negotiate, range};
 pub use h2::{h2_frames, hpack};
 pub use heads::{chunked, head, proxy, response};
-pub use lab::{experiment, matrix, perf_script, run_directory};
+pub use lab::{experiment, perf_script, run_directory};
 pub use logs::{access_log, session_log};
 pub use paths::{redirect, target};
 pub use programs::{config, conn, groups, link_h2, site_rules, wire};
@@ -40,7 +40,7 @@ pub use tls::seal_open;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 26] = [
+pub const TARGETS: [Target; 25] = [
     ("access_log", access_log),
     ("certificate_pem", certificate_pem),
     ("chunked", chunked),
@@ -53,7 +53,6 @@ pub const TARGETS: [Target; 26] = [
     ("head", head),
     ("hpack", hpack),
     ("link_h2", link_h2),
-    ("matrix", matrix),
     ("negotiate", negotiate),
     ("perf_script", perf_script),
     ("proxy", proxy),

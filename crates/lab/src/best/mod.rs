@@ -1,6 +1,5 @@
 //! `regatta lab best`: the best settings for a site on this machine, found by racing them.
 
-mod matrix;
 mod stage;
 mod text;
 
@@ -17,7 +16,6 @@ use crate::run::Options;
 use crate::terminal::{self, FAILED, Form, USAGE};
 use crate::units::files::At;
 use clap::Args;
-pub use matrix::crossing;
 use regatta_load::engine::parse_time;
 use regatta_load::with_defaults;
 use rustix::process::{Resource, getrlimit};
@@ -44,10 +42,7 @@ pub struct BestOptions {
     /// A file whose `[environment]` the servers run in (docs/lab.md): a limit on memory, a disk.
     #[arg(long, value_name = "FILE")]
     pub environment: Option<PathBuf>,
-    /// Cross options instead of racing: processes, cache, helpers, or a file with `[matrix]`.
-    #[arg(long, value_name = "NAME|FILE")]
-    pub matrix: Option<String>,
-    /// Connections of a closed loop: before the race, and of a matrix.
+    /// Connections of the closed loop before the race.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub connections: u32,
     /// Requests on each connection; 0: no limit.
@@ -59,10 +54,6 @@ pub struct BestOptions {
     /// The load's processors; by default the other half.
     #[arg(long, value_name = "LIST")]
     pub client_cpus: Option<String>,
-    /// The metric that a matrix shows.
-    #[arg(long, value_name = "NAME", default_value = "good_per_s", requires = "matrix",
-        value_parser = ["good_per_s", "mbit_per_s", "cpu_us_per_reply", "p99_ms"])]
-    pub metric: String,
     /// Length of a measurement: by default 1s, in an environment 3s.
     #[arg(long = "window", value_name = "TIME", value_parser = seconds)]
     pub window_s: Option<f64>,
@@ -118,7 +109,7 @@ impl Settled {
         let rest = || if half == 0 { String::new() } else { range(half, all.cpus) };
         let realtime = rustix::process::geteuid().is_root();
         let chosen = options.server_cpus.is_some() || options.client_cpus.is_some();
-        let together = realtime && half == 1 && !chosen && options.matrix.is_none();
+        let together = realtime && half == 1 && !chosen;
         let window_s = options.window_s.unwrap_or(if environment.is_some() { 3.0 } else { 1.0 });
         Self {
             root: root.to_string_lossy().into_owned(),
@@ -131,7 +122,6 @@ impl Settled {
             realtime,
             together,
             left: if together { 50 } else { 100 },
-            metric: options.metric.clone(),
             capacity: 0.0,
             warm_s: window_s * 0.4,
             window_s,
@@ -163,9 +153,6 @@ fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
     let tell = |progress: &crate::run::Progress<'_>| terminal::show(&bar, progress);
     let more = &|_: &mut Run| Ok(None);
     let asked = Options { programs: &options.programs, far: None, stop, tell: &tell, more };
-    if let Some(which) = &options.matrix {
-        return matrix::run(which, options, &settled, &directory, &asked);
-    }
     let (mut run, settled) = open(options, settled, &directory)?;
     terminal::warn(&run.manifest);
     let raced = raced(settled, &mut run, &asked);

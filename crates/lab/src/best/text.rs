@@ -23,8 +23,8 @@ pub(super) fn experiment(settled: &Settled, arms: &[Candidate]) -> Result<String
         "slo": settled.slo, "log": log, "connections": settled.connections,
         "requests_per_connection": settled.requests_per_connection, "realtime": settled.realtime,
         "server_cpus": settled.server_cpus, "client_cpus": settled.client_cpus,
-        "together": settled.together, "left": settled.left, "metric": settled.metric,
-        "warm_s": warm_s, "window_s": window_s, "foreign_max": foreign_max, "targets": targets,
+        "together": settled.together, "left": settled.left, "warm_s": warm_s,
+        "window_s": window_s, "foreign_max": foreign_max, "targets": targets,
         "environment": settled.environment });
     filled("best.toml", EXPERIMENT, &values)
 }

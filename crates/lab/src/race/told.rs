@@ -42,8 +42,6 @@ pub struct Settled {
     pub together: bool,
     /// What of its processors the server has, per cent.
     pub left: u32,
-    /// The number that a matrix shows.
-    pub metric: String,
     /// What the default answers in a closed loop, requests per second; 0: not known yet.
     pub capacity: f64,
     /// Time before each measurement, seconds.
