@@ -627,7 +627,7 @@ pub fn from_log(
     }
     Fault::if_any(problems)?;
     let partial = Partial::begin(&options.out)?;
-    let distilled = from_log::distil(input, &options.log, options.rules, partial.path(), watch)?;
+    let distilled = from_log::distil(input, &options.log, options.rules, watch)?;
     let Distilled { set, mut observed, sessions } = distilled;
     if !options.without_files {
         room_for(&set, options.bytes_max)?;

@@ -1,6 +1,7 @@
 //! A workload from a real access log: popularity, sizes, sessions by client and gap, arrivals.
 //!
-//! One pass in bounded memory. What the bounds cut off is counted and reported, never silent.
+//! One pass. What its bounds cut off is counted and reported, never silent. Finished sessions stay
+//! in memory: 8 bytes for each request.
 
 use super::access_log::{self, LINE_BYTES_MAX, Line};
 use super::fault::{At, Fault, Progress, Watch, tell};
@@ -9,7 +10,6 @@ use super::model::zipf_exponent;
 use super::popularity::{Purpose, stream};
 use super::session::{Request, Session};
 use super::session_log::REQUESTS_MAX;
-use super::spill::{Spill, Spilled};
 use super::uri;
 use crate::number::{id, index, share};
 use clap::Args;
@@ -54,9 +54,6 @@ pub struct Rules {
     /// Requests of one session; beyond, it ends and another starts.
     #[arg(skip = Rules::default().session_requests_max)]
     pub session_requests_max: usize,
-    /// Bytes of finished sessions held before they are written to a run on disk.
-    #[arg(skip = Rules::default().run_bytes_max)]
-    pub run_bytes_max: usize,
 }
 
 impl Default for Rules {
@@ -70,7 +67,6 @@ impl Default for Rules {
             open_sessions_max: 200_000,
             open_requests_max: 4_000_000,
             session_requests_max: 10_000,
-            run_bytes_max: 16 << 20,
         }
     }
 }
@@ -141,15 +137,26 @@ pub struct Distilled {
     pub sessions: Sessions,
 }
 
-/// The sessions of a log, on disk until they are given out.
+/// The sessions of a log, by start.
 #[derive(Debug)]
 pub struct Sessions {
-    spill: Spill,
+    finished: Vec<Finished>,
     place: Vec<Option<u32>>,
     burst_gap_ms: u32,
 }
 
-/// Reads a whole log. Runs go to `runs_dir`, which must exist. `path` names the log in errors.
+/// A finished session.
+#[derive(Debug)]
+struct Finished {
+    /// Start, microseconds since 1970.
+    start_us: u64,
+    /// Order of arrival among equal starts.
+    number: u64,
+    /// Number of the file, and the gap before the request, milliseconds.
+    requests: Vec<(u32, u32)>,
+}
+
+/// Reads a whole log. `path` names the log in errors.
 ///
 /// # Errors
 /// [`Fault::Io`]; [`Fault::Format`] when no line was usable; [`Fault::Stopped`].
@@ -157,15 +164,14 @@ pub fn distil(
     mut input: impl BufRead,
     path: &Path,
     rules: Rules,
-    runs_dir: &Path,
     watch: Watch<'_>,
 ) -> Result<Distilled, Fault> {
-    let mut still = Still::new(rules, runs_dir);
+    let mut still = Still::new(rules);
     let mut line = Vec::new();
     while next_line(&mut input, &mut line).at(path)? {
         still.observed.lines += 1;
         match (line.len() <= LINE_BYTES_MAX).then(|| access_log::parse(&line)).flatten() {
-            Some(line) => still.take(&line)?,
+            Some(line) => still.take(&line),
             None => still.observed.malformed += 1,
         }
         if still.observed.lines.is_multiple_of(1 << 16) {
@@ -203,7 +209,7 @@ struct Still {
     /// (when, session, client), one per open session.
     due: BinaryHeap<Reverse<(u64, u64, u64)>>,
     open_requests: usize,
-    spill: Spill,
+    finished: Vec<Finished>,
     hasher: RandomState,
     jitter: Pcg64,
     now_us: u64,
@@ -224,12 +230,12 @@ struct Seen {
 }
 
 struct Open {
-    session: Spilled,
+    session: Finished,
     last_us: u64,
 }
 
 impl Still {
-    fn new(rules: Rules, runs_dir: &Path) -> Self {
+    fn new(rules: Rules) -> Self {
         Self {
             rules,
             observed: Observed::default(),
@@ -237,7 +243,7 @@ impl Still {
             open: HashMap::new(),
             due: BinaryHeap::new(),
             open_requests: 0,
-            spill: Spill::new(runs_dir, rules.run_bytes_max),
+            finished: Vec::new(),
             hasher: RandomState::new(),
             jitter: stream(rules.seed, 0, Purpose::Arrival),
             now_us: 0,
@@ -245,23 +251,23 @@ impl Still {
         }
     }
 
-    fn take(&mut self, line: &Line<'_>) -> Result<(), Fault> {
+    fn take(&mut self, line: &Line<'_>) {
         *self.observed.statuses.entry(line.status).or_default() += 1;
         if line.method != "GET" {
             self.observed.other_methods += 1;
-            return Ok(());
+            return;
         }
         if !matches!(line.status, 200 | 206 | 304) {
             self.observed.other_statuses += 1;
-            return Ok(());
+            return;
         }
         let Some(name) = uri::file_of_target(&line.target) else {
             self.observed.odd_targets += 1;
-            return Ok(());
+            return;
         };
         let Some(file) = self.files.intern(&name, self.rules.files_max) else {
             self.observed.beyond_files_max += 1;
-            return Ok(());
+            return;
         };
         let seen = &mut self.files.seen[index(file.into())];
         seen.requests += 1;
@@ -271,11 +277,11 @@ impl Still {
         self.observed.requests += 1;
         self.rate.add(line.at_us / 1_000_000);
         self.now_us = self.now_us.max(line.at_us);
-        self.expire()?;
-        self.add(line, file)
+        self.expire();
+        self.add(line, file);
     }
 
-    fn add(&mut self, line: &Line<'_>, file: u32) -> Result<(), Fault> {
+    fn add(&mut self, line: &Line<'_>, file: u32) {
         let agent = if self.rules.split_agents { &*line.agent } else { "" };
         let client = self.hasher.hash_one((&*line.client, agent));
         let gap_us = self.rules.session_gap_s * 1_000_000;
@@ -289,10 +295,10 @@ impl Still {
                 return self.shed();
             }
             self.observed.sessions_cut += u64::from(!fits);
-            self.close(client)?;
+            self.close(client);
         }
         let jitter = if line.whole_second { self.jitter.next_u64() % 1_000_000 } else { 0 };
-        let session = Spilled {
+        let session = Finished {
             start_us: line.at_us + jitter,
             number: self.observed.sessions,
             requests: vec![(file, 0)],
@@ -301,61 +307,58 @@ impl Still {
         self.observed.sessions += 1;
         self.open.insert(client, Open { session, last_us: line.at_us });
         self.open_requests += 1;
-        self.shed()
+        self.shed();
     }
 
     /// Ends the sessions whose client has been silent for the gap.
-    fn expire(&mut self) -> Result<(), Fault> {
+    fn expire(&mut self) {
         while self.due.peek().is_some_and(|&Reverse((due, ..))| due < self.now_us) {
-            self.settle(false)?;
+            self.settle(false);
         }
-        Ok(())
     }
 
     /// Keeps the bounds on memory.
-    fn shed(&mut self) -> Result<(), Fault> {
+    fn shed(&mut self) {
         while self.open.len() > self.rules.open_sessions_max
             || self.open_requests > self.rules.open_requests_max
         {
-            self.settle(true)?;
+            self.settle(true);
         }
-        Ok(())
     }
 
     /// Looks at the session that was due first: it has ended, or is due later, or must go.
-    fn settle(&mut self, must_go: bool) -> Result<(), Fault> {
-        let Some(Reverse((due, number, client))) = self.due.pop() else { return Ok(()) };
+    fn settle(&mut self, must_go: bool) {
+        let Some(Reverse((due, number, client))) = self.due.pop() else { return };
         let open = self.open.get(&client).filter(|open| open.session.number == number);
-        let Some(open) = open else { return Ok(()) };
+        let Some(open) = open else { return };
         let due_now = open.last_us + self.rules.session_gap_s * 1_000_000;
         if due_now > due {
             // It was active since. Only the least recently active may be cut.
             self.due.push(Reverse((due_now, number, client)));
-            return Ok(());
+            return;
         }
         self.observed.sessions_cut += u64::from(must_go);
-        self.close(client)
+        self.close(client);
     }
 
-    fn close(&mut self, client: u64) -> Result<(), Fault> {
-        let Some(open) = self.open.remove(&client) else { return Ok(()) };
+    fn close(&mut self, client: u64) {
+        let Some(mut open) = self.open.remove(&client) else { return };
         self.open_requests -= open.session.requests.len();
-        self.spill.push(open.session)
+        open.session.requests.shrink_to_fit();
+        self.finished.push(open.session);
     }
 
-    fn finish(mut self) -> Result<Distilled, Fault> {
-        let mut rest: Vec<Open> = core::mem::take(&mut self.open).into_values().collect();
-        rest.sort_unstable_by_key(|open| open.session.number);
-        for open in rest {
-            self.spill.push(open.session)?;
-        }
+    fn finish(self) -> Result<Distilled, Fault> {
+        let mut finished = self.finished;
+        finished.extend(self.open.into_values().map(|open| open.session));
+        finished.sort_unstable_by_key(|session| (session.start_us, session.number));
         let mut observed = self.observed;
         observed.span_s = self.rate.span_s();
         observed.peak_per_s = self.rate.peak.max(self.rate.now);
         observed.dispersion = self.rate.dispersion();
         let (set, place) = self.files.finish(&mut observed)?;
         let burst_gap_ms = self.rules.burst_gap_ms;
-        let sessions = Sessions { spill: self.spill, place, burst_gap_ms };
+        let sessions = Sessions { finished, place, burst_gap_ms };
         Ok(Distilled { set, observed, sessions })
     }
 }
@@ -428,10 +431,10 @@ impl Sessions {
         let (mut first_us, mut sessions) = (None, 0);
         let (mut session, mut target) = (Session::default(), String::new());
         let (place, burst_gap_ms) = (&self.place, self.burst_gap_ms);
-        self.spill.drain(|spilled| {
+        for finished in &self.finished {
             session.clear();
             let mut waited_ms = 0_u64;
-            for &(file, gap_ms) in &spilled.requests {
+            for &(file, gap_ms) in &finished.requests {
                 waited_ms += u64::from(gap_ms);
                 let Some(file) = place[index(file.into())] else { continue };
                 let starts = waited_ms >= u64::from(burst_gap_ms);
@@ -444,13 +447,13 @@ impl Sessions {
                 waited_ms = 0;
             }
             if session.is_empty() {
-                return Ok(());
+                continue;
             }
-            let first = *first_us.get_or_insert(spilled.start_us);
-            session.hints.at_us = Some(spilled.start_us - first);
+            let first = *first_us.get_or_insert(finished.start_us);
+            session.hints.at_us = Some(finished.start_us - first);
             sessions += 1;
-            each(&session)
-        })?;
+            each(&session)?;
+        }
         Ok(sessions)
     }
 }
@@ -495,7 +498,6 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::Folder;
     use crate::workload::fault::unwatched;
 
     /// (client, second, target, status, bytes) as a common log.
@@ -512,9 +514,7 @@ mod tests {
 
     /// Sessions as `target+target ~think target` each, without their start.
     fn check(name: &str, log: &str, rules: Rules, expected: &[&str]) -> (FileSet, Observed) {
-        let scratch = Folder::new(&format!("from-log-{name}"));
-        let distilled =
-            distil(log.as_bytes(), Path::new("log"), rules, &scratch, &unwatched).unwrap();
+        let distilled = distil(log.as_bytes(), Path::new("log"), rules, &unwatched).unwrap();
         let (mut shown, mut last) = (Vec::new(), 0);
         let Distilled { set, observed, sessions } = distilled;
         sessions
@@ -587,17 +587,17 @@ mod tests {
             ("a", 3, "/1", 200, 1),
             ("a", 4, "/2", 200, 1),
         ];
-        let tight = Rules { run_bytes_max: 1, ..Rules::default() };
-        let two = Rules { open_sessions_max: 2, ..tight };
+        let usual = Rules::default();
+        let two = Rules { open_sessions_max: 2, ..usual };
         let (_, observed) = check("open", &log(&rows), two, &["/1", "/1 ~1000 /2", "/2", "/3"]);
         assert_eq!(observed.sessions_cut, 2);
-        let short = Rules { session_requests_max: 2, ..tight };
+        let short = Rules { session_requests_max: 2, ..usual };
         let (_, observed) = check("long", &log(&rows), short, &["/1 ~3000 /1", "/2", "/2", "/3"]);
         assert_eq!(observed.sessions_cut, 1);
-        let few = Rules { files_max: 2, ..tight };
+        let few = Rules { files_max: 2, ..usual };
         let (_, observed) = check("files", &log(&rows), few, &["/1 ~3000 /1 ~1000 /2", "/2"]);
         assert_eq!(observed.beyond_files_max, 1);
-        let requests = Rules { open_requests_max: 1, ..tight };
+        let requests = Rules { open_requests_max: 1, ..usual };
         check("requests", &log(&rows), requests, &["/1", "/1 ~1000 /2", "/2", "/3"]);
     }
 
@@ -610,10 +610,9 @@ mod tests {
 
     #[test]
     fn a_log_without_requests_is_refused() {
-        let scratch = Folder::new("from-log-none");
         for text in ["", "x\ny\n"] {
             let rules = Rules::default();
-            let found = distil(text.as_bytes(), Path::new("log"), rules, &scratch, &unwatched);
+            let found = distil(text.as_bytes(), Path::new("log"), rules, &unwatched);
             assert!(matches!(found, Err(Fault::Format { line: 0, .. })), "{text:?}");
         }
     }

@@ -25,7 +25,6 @@ pub mod rules;
 pub mod session;
 pub mod session_log;
 pub mod specweb;
-mod spill;
 pub mod tally;
 pub mod text;
 pub mod think;

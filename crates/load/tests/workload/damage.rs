@@ -50,11 +50,10 @@ fn session_logs() {
 
 #[test]
 fn access_logs() {
-    let dir = std::env::temp_dir();
     let rules = from_log::Rules::default();
     check(ACCESS, |text| {
         text.split(|&b| b == b'\n').for_each(|line| drop(access_log::parse(line)));
-        if let Ok(found) = from_log::distil(text, Path::new("log"), rules, &dir, &unwatched) {
+        if let Ok(found) = from_log::distil(text, Path::new("log"), rules, &unwatched) {
             found.sessions.drain(&found.set, |_| Ok(())).unwrap();
         }
     });
