@@ -52,7 +52,7 @@ fn of_values(experiment: &Experiment) -> Vec<String> {
         say("experiment.claims", format!("{id:?} is no claim of the papers{meant}"));
     }
     if workload.preset.as_deref().is_some_and(|preset| presets::find(preset).is_none()) {
-        let names: Vec<&str> = presets::all().iter().map(|preset| preset.name).collect();
+        let names: Vec<&str> = presets::all().iter().map(|preset| &*preset.name).collect();
         say("workload.preset", format!("no such preset; there are {}", names.join(", ")));
     }
     if let Err(why) = parse_time(&workload.timeout) {
@@ -191,7 +191,7 @@ fn none_of(word: &str, words: &[&str]) -> Option<String> {
 fn phases(experiment: &Experiment) -> Option<String> {
     let Experiment { workload, measure, .. } = experiment;
     let preset = presets::find(workload.preset.as_deref()?)?;
-    let name = preset.name;
+    let name = &preset.name;
     let whole: u32 = preset.offer.phases.iter().map(|phase| phase.seconds).sum();
     if whole == 0 {
         return None;

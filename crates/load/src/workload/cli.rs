@@ -146,9 +146,9 @@ impl NewOptions {
     fn workload(&self, preset: &Preset) -> Workload {
         Workload {
             format: FORMAT,
-            name: preset.name.to_owned(),
-            source: preset.source.to_owned(),
-            about: preset.about.to_owned(),
+            name: preset.name.clone(),
+            source: preset.source.clone(),
+            about: preset.about.clone(),
             seed: self.seed,
             algorithm: ALGORITHM.to_owned(),
             files: preset.shape.files(&self.prefixes()),
@@ -171,7 +171,7 @@ impl NewOptions {
 }
 
 fn preset_names() -> String {
-    presets::all().iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
+    presets::all().iter().map(|preset| &*preset.name).collect::<Vec<_>>().join(", ")
 }
 
 /// Makes a workload: files, session logs, manifest; prints what [`inspect`] says of it.

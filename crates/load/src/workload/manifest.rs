@@ -101,6 +101,7 @@ pub struct Phase {
 
 /// What a load generator needs to know besides the logs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Offer {
     /// How requests arrive.
     pub model: Model,

@@ -1,23 +1,24 @@
-//! Every workload of §3.8 and the papers' own, full and scaled, by name.
+//! Every workload of §3.8 and the papers' own, full and scaled, by name: `assets/presets.toml`.
 
 use super::files::{FileSet, Listed};
-use super::manifest::{Altered, Way};
-use super::manifest::{Files, Model, Offer, Phase};
+use super::manifest::{Files, Offer};
 use super::popularity::{Law, Mix, Purpose, stream, unit};
-use super::specweb::LINE_BITS_PER_S;
-use super::think::{Gaps, Lengths, Pattern, Think, surge};
+use super::think::{Pattern, surge};
 use crate::number::{index, rounded};
 use rand_distr::{Distribution, LogNormal, Pareto};
+use serde::Deserialize;
+use std::sync::LazyLock;
 
 /// A workload by name: what `regatta workload new NAME` makes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Preset {
     /// Its name.
-    pub name: &'static str,
+    pub name: String,
     /// Where it is from, with the mark of §0.1.
-    pub source: &'static str,
+    pub source: String,
     /// One sentence on what it is for.
-    pub about: &'static str,
+    pub about: String,
     /// The files.
     pub shape: Shape,
     /// Their popularity.
@@ -35,7 +36,8 @@ pub struct Preset {
 }
 
 /// The files of a preset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Shape {
     /// SPECweb99-like directories (§3.1).
     Specweb {
@@ -51,10 +53,10 @@ pub enum Shape {
     },
     /// One file of each of these sizes, `files/` and the size in seven digits: paths, and so
     /// requests, of one length.
-    Sizes(&'static [u64]),
+    Sizes(Vec<u64>),
     /// A page with everything that it needs: its files, and those that are precompressed once more
     /// in each coding. Only the files themselves are asked for.
-    Page(&'static [PageAsset]),
+    Page(Vec<PageAsset>),
     /// SURGE's sizes \[mem\]: lognormal below 133 KB, Pareto above, in random order.
     Surge {
         /// How many.
@@ -63,48 +65,44 @@ pub enum Shape {
 }
 
 /// A file of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PageAsset {
     /// Path below the root.
-    pub path: &'static str,
+    pub path: String,
     /// Length.
     pub bytes: u64,
     /// Bytes of its siblings in Brotli and gzip, if it has those.
     pub coded: Option<[u64; 2]>,
 }
 
-const fn text(path: &'static str, bytes: u64, coded: [u64; 2]) -> PageAsset {
-    PageAsset { path, bytes, coded: Some(coded) }
+/// The scaled replica: 60 directories, two clients, think times scaled by 0.1 (§5.2).
+impl Default for Preset {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            source: String::new(),
+            about: String::new(),
+            shape: Shape::Specweb { dirs: 60 },
+            law: Law::Specweb { mix: Mix::Iid },
+            pattern: Pattern { scale: 0.1, ..Pattern::P10 },
+            clients: 2,
+            requests: 150_000,
+            line_bits_per_s: None,
+            offer: Offer { timeout_ms: 1_500, ..Offer::default() },
+        }
+    }
 }
 
-const fn binary(path: &'static str, bytes: u64) -> PageAsset {
-    PageAsset { path, bytes, coded: None }
+/// The file.
+#[derive(Debug, Deserialize)]
+struct Presets {
+    preset: Vec<Preset>,
 }
 
-/// The static profiles of HttpArena: its names and totals (842 KB, 219 KB with Brotli). Sizes of
-/// single files are within its ranges as far as the totals leave room for them.
-const ARENA: [PageAsset; 20] = [
-    text("static/reset.css", 8_000, [2_000, 2_300]),
-    text("static/layout.css", 25_000, [4_500, 5_200]),
-    text("static/theme.css", 15_000, [3_000, 3_450]),
-    text("static/components.css", 200_000, [20_000, 23_000]),
-    text("static/utilities.css", 20_000, [3_400, 3_900]),
-    text("static/analytics.js", 12_000, [3_300, 3_800]),
-    text("static/helpers.js", 15_000, [4_200, 4_800]),
-    text("static/app.js", 22_500, [6_500, 7_500]),
-    text("static/vendor.js", 300_000, [52_000, 59_800]),
-    text("static/router.js", 20_000, [5_600, 6_450]),
-    text("static/header.html", 5_500, [1_500, 1_700]),
-    text("static/footer.html", 12_000, [2_900, 3_350]),
-    binary("static/regular.woff2", 18_000),
-    binary("static/bold.woff2", 22_000),
-    text("static/logo.svg", 15_000, [3_300, 3_800]),
-    text("static/icon-sprite.svg", 70_000, [7_000, 8_050]),
-    binary("static/hero.webp", 45_000),
-    binary("static/thumb1.webp", 8_000),
-    binary("static/thumb2.webp", 6_000),
-    text("static/manifest.json", 3_000, [800, 900]),
-];
+static PRESETS: LazyLock<Presets> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../assets/presets.toml")).expect("a test reads it")
+});
 
 /// Files of SURGE above the lognormal body, as a share \[mem\].
 const SURGE_TAIL_SHARE: f64 = 0.07;
@@ -113,18 +111,18 @@ const SURGE_BYTES_MAX: f64 = 1e8;
 
 impl Shape {
     /// The set, with `seed` for random sizes and `prefixes` for SPECweb99-like ones.
-    pub fn file_set(self, seed: u64, prefixes: &[&str]) -> Result<FileSet, super::fault::Fault> {
+    pub fn file_set(&self, seed: u64, prefixes: &[&str]) -> Result<FileSet, super::fault::Fault> {
         match self {
-            Self::Specweb { dirs } => FileSet::specweb(dirs, prefixes),
-            Self::Equal { files: 1, bytes } => FileSet::listed([listed("index.html", bytes)]),
+            Self::Specweb { dirs } => FileSet::specweb(*dirs, prefixes),
+            Self::Equal { files: 1, bytes } => FileSet::listed([listed("index.html", *bytes)]),
             Self::Equal { files, bytes } => {
-                FileSet::listed((0..files).map(|n| listed(&format!("files/{n:06}"), bytes)))
+                FileSet::listed((0..*files).map(|n| listed(&format!("files/{n:06}"), *bytes)))
             }
             Self::Sizes(sizes) => FileSet::listed(
                 sizes.iter().map(|&bytes| listed(&format!("files/{bytes:07}"), bytes)),
             ),
             Self::Page(files) => {
-                let own = files.iter().map(|file| listed(file.path, file.bytes));
+                let own = files.iter().map(|file| listed(&file.path, file.bytes));
                 let sibling = |file: &PageAsset| {
                     let of = |(coding, bytes): (&str, u64)| Listed {
                         weight: 0.0,
@@ -135,18 +133,19 @@ impl Shape {
                 FileSet::listed(own.chain(files.iter().filter_map(sibling).flatten()))
             }
             Self::Surge { files } => {
-                let sizes = surge_sizes(files, seed);
-                let numbered = (0..files).zip(sizes);
+                let sizes = surge_sizes(*files, seed);
+                let numbered = (0..*files).zip(sizes);
                 FileSet::listed(numbered.map(|(n, bytes)| listed(&format!("files/{n:06}"), bytes)))
             }
         }
     }
 
     /// How a manifest says it.
-    pub fn files(self, prefixes: &[&str]) -> Files {
+    pub fn files(&self, prefixes: &[&str]) -> Files {
         match self {
             Self::Specweb { dirs } => {
-                Files::Specweb { dirs, prefixes: prefixes.iter().map(|&p| p.to_owned()).collect() }
+                let prefixes = prefixes.iter().map(|&p| p.to_owned()).collect();
+                Files::Specweb { dirs: *dirs, prefixes }
             }
             Self::Equal { .. } | Self::Sizes(_) | Self::Page(_) | Self::Surge { .. } => {
                 Files::Listed
@@ -179,224 +178,12 @@ fn surge_sizes(files: u32, seed: u64) -> Vec<u64> {
 
 /// The preset of a name.
 pub fn find(name: &str) -> Option<Preset> {
-    all().into_iter().find(|preset| preset.name == name)
+    all().iter().find(|preset| preset.name == name).cloned()
 }
 
 /// Every preset, papers first.
-pub fn all() -> Vec<Preset> {
-    let mut all = papers();
-    all.extend(sizes());
-    all.extend(single_files());
-    all.extend(variations());
-    all.extend(extremes());
-    all
-}
-
-const SPECWEB: Law = Law::Specweb { mix: Mix::Iid };
-const SCALED: Pattern = Pattern { scale: 0.1, ..Pattern::P10 };
-const ONE_REQUEST: Pattern = Pattern {
-    lengths: Lengths::fixed(1),
-    gaps: Gaps::Independent { inactive_share: 0.0 },
-    think: Think::None,
-    scale: 1.0,
-};
-
-/// The default scaled replica: 60 directories, two clients, think times scaled by 0.1 (§5.2).
-fn replica(name: &'static str, source: &'static str, about: &'static str) -> Preset {
-    Preset {
-        name,
-        source,
-        about,
-        shape: Shape::Specweb { dirs: 60 },
-        law: SPECWEB,
-        pattern: SCALED,
-        clients: 2,
-        requests: 150_000,
-        line_bits_per_s: None,
-        offer: Offer { timeout_ms: 1_500, ..Offer::default() },
-    }
-}
-
-fn papers() -> Vec<Preset> {
-    let offer = |timeout_ms, rates, cache_ratio| Offer {
-        timeout_ms,
-        requests_per_s: Some(rates),
-        cache_ratio,
-        ..Offer::default()
-    };
-    let full = |name, source, about, dirs, clients, requests, offer| Preset {
-        shape: Shape::Specweb { dirs },
-        pattern: Pattern::P10,
-        clients,
-        requests,
-        offer,
-        ..replica(name, source, about)
-    };
-    let paced = |name, source, about, cache_ratio, timeout_ms| Preset {
-        offer: Offer { timeout_ms, cache_ratio, ..Offer::default() },
-        ..replica(name, source, about)
-    };
-    let e = offer(15_000, (10_000.0, 30_000.0), Some(0.52));
-    let s = offer(10_000, (25_000.0, 70_000.0), Some(0.47));
-    let g = offer(15_000, (1_000.0, 20_000.0), None);
-    vec![
-        full(
-            "eurosys07",
-            "[E] §3",
-            "the 24,480 files of the uniprocessor paper",
-            680,
-            8,
-            450_000,
-            e,
-        ),
-        paced("eurosys07-scaled", "[E], §5.2", "its replica in 293 MiB", Some(0.52), 1_500),
-        full("systor12", "[S] §5", "the 650 directories of the 4-core paper", 650, 16, 194_000, s),
-        paced("systor12-scaled", "[S], §5.2", "its replica in 293 MiB", Some(0.47), 1_000),
-        full("geneves", "[G] §II", "the same set, all in memory", 680, 210, 17_000, g),
-        paced("geneves-scaled", "[G], §5.2", "its replica in 293 MiB, in memory", None, 1_500),
-        single("hpl01", "[H]", "one byte, one request per connection", 1, (10, 100_000), 3_000),
-        single("hpl01-scaled", "[H], §0.3-9", "the same, shorter time-out", 1, (2, 50_000), 900),
-        single("azzedin", "[A]", "one 10 KB file, 10 clients", 10_240, (10, 20_000), 15_000),
-        single("azzedin-scaled", "[A]", "the same, 2 clients", 10_240, (2, 20_000), 1_500),
-    ]
-}
-
-fn sizes() -> Vec<Preset> {
-    let sized = |name, about, dirs, requests| Preset {
-        shape: Shape::Specweb { dirs },
-        requests,
-        ..replica(name, "§3.1", about)
-    };
-    vec![
-        sized("smoke", "13 directories: a check that things run", 13, 5_000),
-        sized("quick", "30 directories: the smallest set worth measuring", 30, 50_000),
-        sized("scaled", "60 directories: the default replica", 60, 150_000),
-        sized("long", "120 directories: for long runs", 120, 300_000),
-    ]
-}
-
-/// One file, one request per connection, no think time.
-fn single(
-    name: &'static str,
-    source: &'static str,
-    about: &'static str,
-    bytes: u64,
-    (clients, requests): (u32, u64),
-    timeout_ms: u64,
-) -> Preset {
-    Preset {
-        shape: Shape::Equal { files: 1, bytes },
-        law: Law::Uniform,
-        pattern: ONE_REQUEST,
-        clients,
-        requests,
-        offer: Offer { timeout_ms, ..Offer::default() },
-        ..replica(name, source, about)
-    }
-}
-
-fn single_files() -> Vec<Preset> {
-    let one = |name, source, about, bytes| single(name, source, about, bytes, (2, 50_000), 3_000);
-    let altered = |name, about, way| Preset {
-        offer: Offer {
-            timeout_ms: 3_000,
-            altered: Some(Altered { way, period_ms: 10 }),
-            ..Offer::default()
-        },
-        ..one(name, "[A] exp. 2", about, 10_240)
-    };
-    vec![
-        one("onebyte", "[H]", "one byte: the server's fixed costs", 1),
-        one("2k", "[H] §7", "one 2 KB file", 2_048),
-        Preset {
-            shape: Shape::Sizes(&[4 << 10, 64 << 10, 1 << 20]),
-            ..one("bodies", "docs/bench.md", "a file of 4 KiB, of 64 KiB and of 1 MiB", 0)
-        },
-        Preset {
-            shape: Shape::Page(&ARENA),
-            law: Law::Counted,
-            ..one("arena", "HttpArena", "the 20 files of a page, with precompressed siblings", 0)
-        },
-        one("10k-cached", "[A] exp. 1", "one 10 KB file, unchanged", 10_240),
-        altered("10k-altered", "the file is rewritten in place every 10 ms", Way::Literal),
-        altered("10k-renamed", "the file is replaced every 10 ms", Way::Renamed),
-        altered("10k-forced", "the file is rewritten and read from disk again", Way::Forced),
-    ]
-}
-
-fn variations() -> Vec<Preset> {
-    let cached = |name, source, about, cache_ratio| Preset {
-        offer: Offer { timeout_ms: 1_500, cache_ratio, ..Offer::default() },
-        ..replica(name, source, about)
-    };
-    let short =
-        Pattern { lengths: Lengths { least: 1, most: 3, ..Lengths::fixed(1) }, ..ONE_REQUEST };
-    let spike = [(120, 0.25), (120, 1.0), (120, 0.25)];
-    let phases = spike.map(|(seconds, share)| Phase { seconds, share }).to_vec();
-    vec![
-        cached("inmem", "[G], [S] 4 GB", "everything in the page cache", None),
-        cached("disk", "[E], [S] 2 GB", "memory for half of the set", Some(0.52)),
-        cached("less-io", "[E] §9", "memory for most of the set", Some(0.8)),
-        cached("more-io", "[E] §9", "memory for a fifth of the set", Some(0.2)),
-        Preset {
-            shape: Shape::Specweb { dirs: 13 },
-            pattern: short,
-            ..replica("short", "[E] §9", "short connections, no think time, cached")
-        },
-        Preset {
-            pattern: Pattern { scale: 1.0, ..SCALED },
-            line_bits_per_s: Some(LINE_BITS_PER_S),
-            offer: Offer { timeout_ms: 30_000, ..Offer::default() },
-            ..replica("slow", "SPECweb99 [src]", "every session on a line of 400,000 bit/s")
-        },
-        Preset {
-            offer: Offer { timeout_ms: 3_000, phases, ..Offer::default() },
-            ..replica("spike", "SEDA's client [src]", "120 s low, 120 s high, 120 s low")
-        },
-        Preset {
-            offer: Offer { timeout_ms: 3_000, idle_connections: 1_000, ..Offer::default() },
-            ..replica("idle-conns", "[web] Gammo 2004", "1,000 idle connections and a light load")
-        },
-    ]
-}
-
-fn extremes() -> Vec<Preset> {
-    let delay = Think::Constant { inactive_us: 20_000, active_us: 20_000 };
-    let haboob = Offer {
-        model: Model::Closed,
-        timeout_ms: 15_000,
-        clients: Some((1, 1_024)),
-        warm_up_s: 20,
-        ..Offer::default()
-    };
-    let surging = Pattern { gaps: Gaps::Surge, think: Think::Surge, scale: 0.1, ..Pattern::P10 };
-    vec![
-        Preset {
-            shape: Shape::Specweb { dirs: 680 },
-            pattern: Pattern { lengths: Lengths::fixed(5), think: delay, ..ONE_REQUEST },
-            offer: haboob,
-            ..replica("haboob", "SEDA [src]", "closed loop, 5 requests each, 20 ms between")
-        },
-        Preset {
-            shape: Shape::Equal { files: 6_000, bytes: 51_200 },
-            law: Law::Zipf { exponent: 1.0 },
-            ..replica("50kb", "[web] Radhakrishnan 2019", "6,000 files of 50 KB, Zipf")
-        },
-        Preset {
-            shape: Shape::Surge { files: 2_000 },
-            law: Law::Zipf { exponent: 1.0 },
-            pattern: surging,
-            ..replica("surge", "SURGE [mem]", "sizes, pages and think times of SURGE")
-        },
-        Preset {
-            shape: Shape::Equal { files: 8, bytes: 64 << 20 },
-            law: Law::Uniform,
-            pattern: ONE_REQUEST,
-            requests: 2_000,
-            offer: Offer { timeout_ms: 60_000, ..Offer::default() },
-            ..replica("big", "§3.8", "8 files of 64 MiB: the cost of a byte")
-        },
-    ]
+pub fn all() -> &'static [Preset] {
+    &PRESETS.preset
 }
 
 #[cfg(test)]
@@ -448,7 +235,8 @@ mod tests {
         let bytes: u64 = asked.iter().map(|file| set.bytes(*file)).sum();
         assert_eq!((asked.len(), bytes), (20, 842_000));
         let least = |file: &PageAsset| file.coded.map_or(file.bytes, |[br, _]| br);
-        assert_eq!(ARENA.iter().map(least).sum::<u64>(), 219_000);
+        let Shape::Page(page) = &arena.shape else { panic!("{:?}", arena.shape) };
+        assert_eq!(page.iter().map(least).sum::<u64>(), 219_000);
         assert!(set.find("/static/app.js.br").is_some() && set.find("/static/app.js.gz").is_some());
         assert!(set.find("/static/hero.webp.br").is_none());
     }
@@ -456,9 +244,9 @@ mod tests {
     #[test]
     fn names_are_distinct_and_patterns_possible() {
         let all = all();
-        let names: std::collections::BTreeSet<&str> = all.iter().map(|p| p.name).collect();
+        let names: std::collections::BTreeSet<&str> = all.iter().map(|p| &*p.name).collect();
         assert_eq!(names.len(), all.len());
-        for preset in &all {
+        for preset in all {
             assert_eq!(preset.pattern.problems(), Vec::<String>::new(), "{}", preset.name);
             assert!(!preset.about.is_empty() && !preset.source.is_empty());
         }

@@ -18,8 +18,6 @@ pub const CLASS_PER_MILLE: [u16; 4] = [350, 500, 140, 10];
 pub const RANK_ORDER: [u32; 9] = [4, 3, 5, 2, 6, 1, 7, 8, 0];
 /// The most directories: five digits in a name.
 pub const DIRS_MAX: u32 = 100_000;
-/// SPEC's line speed of one user, bit/s; the `slow` workload's \[src\].
-pub const LINE_BITS_PER_S: u64 = 400_000;
 /// The least speed of a conforming connection, bit/s \[src\].
 pub const CONFORMING_BITS_PER_S: u64 = 320_000;
 

@@ -129,13 +129,13 @@ const GOLDEN: &str = "a97827aa5f32a6ddcefd6f32919a0fd4b27f6ffcc07f703fb5f0d82621
 fn every_preset_is_made_and_accepted() {
     let scratch = Folder::new("presets");
     for preset in regatta_load::workload::presets::all() {
-        let out = scratch.join(preset.name);
+        let out = scratch.join(&preset.name);
         let mut printed = Vec::new();
         let options = NewOptions {
             requests: Some(preset.requests.min(3_000)),
             clients: Some(2),
             without_files: preset.name != "10k-forced",
-            ..NewOptions::new(preset.name, &out)
+            ..NewOptions::new(&preset.name, &out)
         };
         let code = cli::new(&options, &unwatched, &mut printed).unwrap();
         assert_eq!(code, 0, "{}: {}", preset.name, String::from_utf8_lossy(&printed));
