@@ -1,11 +1,8 @@
 //! Foreign logs: access logs of any server, session logs of any player.
-use regatta_load::workload::{
-    access_log,
-    fault::unwatched,
-    from_log::{Rules, distil},
-    session::Session,
-    session_log::{Reader, write},
-};
+use regatta_load::workload::access_log;
+use regatta_load::workload::fault::unwatched;
+use regatta_load::workload::from_log::{Rules, distil};
+use regatta_load::workload::session::{Reader, Session, write};
 use std::path::Path;
 
 /// An access log: parsed parts are in the line, and every line of a log is accounted for.

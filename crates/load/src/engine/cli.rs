@@ -1,18 +1,32 @@
-//! `regatta load`: options in, a table or JSON and files out, an exit code.
+//! `regatta load`: options in, two lines on the terminal meanwhile, a table or JSON and files out,
+//! an exit code. Many threads, or processes of many threads, make one load together.
 
-use super::crew::{Watch, perform};
-use super::live::Progress;
-use super::options::LoadOptions;
-use super::outcome::Outcome;
+use super::core::Core;
+use super::fate::Fate;
+use super::models::{Closed, Open, Sessions};
+use super::options::{LoadOptions, Model};
+use super::outcome::{Kernel, Outcome};
 use super::plan::Plan;
+use super::play::{self, Beside, TURN, Times};
 use super::report;
-use super::tally::Row;
-use crate::workload::partial::{part, write_whole};
-use regatta_sys::signal::{Signal, Signals};
+use super::slo::short;
+use super::tally::{Row, Second, Tally};
+use crate::number::nanos;
+use crate::workload::fault::{part, write_whole};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use regatta_sys::process::{Child, fork_worker};
+use regatta_sys::signal::{ReceivedSignal, Signal, Signals};
+use regatta_sys::{affinity, clock, limits, thread};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::ops::Range;
+use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Everything was done, and the service level, if one was stated, met.
 pub const DONE: u8 = 0;
@@ -91,4 +105,403 @@ fn writable(path: &Path) -> Result<(), String> {
 fn say(problem: &str) {
     // Nobody may be there to read it.
     let _ = writeln!(io::stderr(), "regatta load: {problem}");
+}
+
+/// The progress of one load, on standard error; silent when that is no terminal.
+#[derive(Debug)]
+pub(super) struct Progress(ProgressBar);
+
+impl Progress {
+    pub(super) fn new(options: &LoadOptions) -> Self {
+        let warm_up = options.warm_up.unwrap_or_default();
+        let seconds = options.duration.map(|time| (time + warm_up).as_secs());
+        let target = if options.progress {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(seconds, target);
+        let style = match seconds {
+            Some(_) => ProgressStyle::with_template("{bar:20} {pos}/{len} s  {prefix}\n{msg}"),
+            None => ProgressStyle::with_template("{spinner} {pos} s  {prefix}\n{msg}"),
+        };
+        bar.set_style(style.expect("the templates are constant"));
+        Self(bar)
+    }
+
+    pub(super) fn tell(&self, row: &Row) {
+        self.0.set_position(row.second + 1);
+        self.0.set_prefix(rates(row));
+        self.0.set_message(state(row));
+    }
+
+    pub(super) fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// The first line, after the bar and the time.
+fn rates(row: &Row) -> String {
+    format!("offered {}/s, good {}/s", row.offered, row.good)
+}
+
+/// The second line.
+fn state(row: &Row) -> String {
+    let sessions = match row.sessions {
+        0 => String::new(),
+        sessions => format!(", {sessions} sessions"),
+    };
+    let [p50, p99] = [row.p50_ns, row.p99_ns].map(|ns| short(ns as f64));
+    let (errors, in_flight) = (row.errors, row.in_flight);
+    format!("p50 {p50}, p99 {p99}, errors {errors}, in flight {in_flight}{sessions}")
+}
+
+/// What a thread says.
+#[derive(Debug, Serialize, Deserialize)]
+enum Told {
+    /// A second is over.
+    Second(Box<Second>),
+    /// It has ended with this.
+    Done(Box<Tally>),
+    /// It could not start or go on.
+    Failed(String),
+}
+
+/// Descriptors that are not for connections: standard streams, epoll, logs.
+const DESCRIPTORS_KEPT: u64 = 64;
+/// Time before the first arrival in which threads get ready; per process.
+const READY: Duration = Duration::from_millis(20);
+/// Files that are looked at in one turn for changes.
+const FILES_PER_TURN: usize = 256;
+
+/// How a load can be watched and ended from outside.
+pub struct Watch<'a> {
+    /// Set to end the load with what it has.
+    pub stop: &'a AtomicBool,
+    /// SIGINT and SIGTERM, blocked, when they should end it too.
+    pub signals: Option<&'a Signals>,
+    /// Told every second, before it is known whether that counts.
+    pub tell: &'a mut dyn FnMut(&Row),
+}
+
+impl core::fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Watch").field("stop", self.stop).finish_non_exhaustive()
+    }
+}
+
+/// Runs a load to its end.
+///
+/// # Errors
+/// What kept it from running, in one sentence: no processes, threads or descriptors.
+///
+/// # Panics
+/// With several processes, if this process has more threads than one.
+pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
+    let hard = limits::raise_descriptors().unwrap_or_else(|_| limits::descriptors().soft);
+    let kernel = Kernel::read_of("self");
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let processes = plan.options.processes.max(1);
+    let (stop, signals) = (watch.stop, watch.signals);
+    let mut beside = Beside::begin(plan, &mut || is_stopped(stop, signals))?;
+    let times = times(plan, processes);
+    let mut gathered = Gathered::new(plan, stop);
+    if processes == 1 {
+        let mut tell = |told| gathered.take(told, watch.tell);
+        let ours = hard.saturating_sub(plan.options.idle.unwrap_or(0).into());
+        threads(plan, 0..plan.workers, times, ours, stop, signals, &mut beside, &mut tell)?;
+    } else {
+        children(plan, processes, times, hard, watch, &mut beside, &mut gathered)?;
+    }
+    if let Some(problem) = gathered.problem.take().or_else(|| beside.problem().map(str::to_owned)) {
+        return Err(problem);
+    }
+    let stopped = watch.stop.load(Ordering::Relaxed);
+    let kernel = kernel.until_now();
+    let Gathered { tallies, seconds, .. } = gathered;
+    let seconds: Vec<Second> = seconds.into_values().map(|(_, second)| second).collect();
+    let mut outcome = Outcome::new(plan, &tallies, &seconds, times, kernel, stopped);
+    outcome.started_unix_ms = u64::try_from(started.as_millis()).unwrap_or(0);
+    (outcome.idle, outcome.altered) = beside.done();
+    outcome.judge(plan);
+    Ok(outcome)
+}
+
+/// Whether the load is to end: because it was told so, or because Ctrl-C or its equal was pressed.
+fn is_stopped(stop: &AtomicBool, signals: Option<&Signals>) -> bool {
+    let signal = signals.and_then(|signals| signals.read().ok().flatten());
+    if let Some(ReceivedSignal::Known(Signal::Interrupt | Signal::Terminate)) = signal {
+        stop.store(true, Ordering::Relaxed);
+    }
+    stop.load(Ordering::Relaxed)
+}
+
+fn times(plan: &Plan, processes: u32) -> Times {
+    let ready = nanos(READY) * u64::from(processes.min(50));
+    let start = clock::nanos() + ready;
+    let from = start.saturating_add(plan.options.warm_up.map_or(0, nanos));
+    let until = plan.options.duration.map_or(u64::MAX, |time| from.saturating_add(nanos(time)));
+    Times { start, from, until }
+}
+
+/// What the threads have said so far.
+struct Gathered<'a> {
+    plan: &'a Plan,
+    stop: &'a AtomicBool,
+    tallies: Vec<Tally>,
+    seconds: BTreeMap<u64, (u32, Second)>,
+    problem: Option<String>,
+}
+
+impl<'a> Gathered<'a> {
+    fn new(plan: &'a Plan, stop: &'a AtomicBool) -> Self {
+        let (tallies, seconds) = (Vec::new(), BTreeMap::new());
+        Self { plan, stop, tallies, seconds, problem: None }
+    }
+
+    fn take(&mut self, told: Told, tell: &mut dyn FnMut(&Row)) {
+        match told {
+            Told::Done(tally) => self.tallies.push(*tally),
+            Told::Failed(problem) => self.problem = self.problem.take().or(Some(problem)),
+            Told::Second(second) => {
+                let number = second.row.second;
+                let new = || (0, Second::new(number));
+                let (count, sum) = self.seconds.entry(number).or_insert_with(new);
+                sum.add(&second);
+                *count += 1;
+                if *count == self.plan.workers {
+                    tell(&sum.row());
+                    if sum.connected == 0 && sum.fates.get(Fate::Refused) > 0 && number == 0 {
+                        let to = self.plan.server(0);
+                        let what = format!("{to} refused every connection: is the server running?");
+                        self.problem.get_or_insert(what);
+                        self.stop.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Runs these workers as threads of this process, and passes on what they say.
+#[expect(clippy::too_many_arguments, reason = "each is one thing that a process has")]
+fn threads(
+    plan: &Plan,
+    workers: Range<u32>,
+    times: Times,
+    descriptors: u64,
+    stop: &AtomicBool,
+    signals: Option<&Signals>,
+    beside: &mut Beside<'_>,
+    tell: &mut dyn FnMut(Told),
+) -> Result<(), String> {
+    let ours = u64::from(workers.end - workers.start).max(1);
+    let each = descriptors.saturating_sub(DESCRIPTORS_KEPT) / ours;
+    let (sender, told) = channel();
+    std::thread::scope(|scope| {
+        for worker in workers {
+            let sender = sender.clone();
+            let name = std::thread::Builder::new().name(format!("load {worker}"));
+            let made = name.spawn_scoped(scope, move || {
+                let result = work(plan, worker, times, each, stop, &sender);
+                let last = result.map_or_else(|e| Told::Failed(e.to_string()), Told::Done);
+                // Nobody listens only when this process is ending.
+                let _ = sender.send(last);
+            });
+            if let Err(error) = made {
+                stop.store(true, Ordering::Relaxed);
+                return Err(format!("no thread: {error}"));
+            }
+        }
+        drop(sender);
+        listen(plan, &told, signals, stop, beside, tell);
+        Ok(())
+    })
+}
+
+/// Passes on what is said until everybody has ended; looks at signals and files meanwhile.
+fn listen(
+    plan: &Plan,
+    told: &Receiver<Told>,
+    signals: Option<&Signals>,
+    stop: &AtomicBool,
+    beside: &mut Beside<'_>,
+    tell: &mut dyn FnMut(Told),
+) {
+    let locals = plan.locals();
+    let mut next = 0;
+    loop {
+        let until_next = beside.turn();
+        if beside.problem().is_some() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        match told.recv_timeout(until_next) {
+            Ok(told) => tell(told),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                let end = (next + FILES_PER_TURN).min(locals.len());
+                for local in &locals[next..end] {
+                    local.refresh();
+                }
+                next = if end == locals.len() { 0 } else { end };
+            }
+        }
+        is_stopped(stop, signals);
+    }
+}
+
+/// One worker, from its first to its last request.
+fn work(
+    plan: &Plan,
+    worker: u32,
+    times: Times,
+    descriptors: u64,
+    stop: &AtomicBool,
+    sender: &Sender<Told>,
+) -> io::Result<Box<Tally>> {
+    let pins = &plan.options.pin;
+    if !pins.is_empty() {
+        affinity::pin(&[pins[usize::try_from(worker).unwrap_or(0) % pins.len()]])?;
+    }
+    thread::set_timer_slack(Duration::from_nanos(1))?;
+    let mut core = Core::new(plan, worker)?;
+    let mut tell = |second| {
+        // Nobody listens only when this process is ending.
+        let _ = sender.send(Told::Second(Box::new(second)));
+    };
+    match &plan.options.model {
+        Model::Closed { connections, think } => {
+            let mut play = Closed::new(plan, worker, *connections, think.unwrap_or_default());
+            play::run(&mut core, &mut play, times, stop, &mut tell)?;
+        }
+        Model::Open { rate, connections_max } => {
+            let all = connections_max.map_or(u64::MAX, u64::from);
+            let (worker64, workers) = (u64::from(worker), u64::from(plan.workers));
+            let share = all / workers + u64::from(worker64 < all % workers);
+            let most = share.min(descriptors);
+            let mut play = Open::new(plan, worker, rate, most, times.start);
+            play::run(&mut core, &mut play, times, stop, &mut tell)?;
+        }
+        Model::PartlyOpen { session_rate, .. } => {
+            let mut play = Sessions::new(plan, worker, session_rate.as_ref(), times.start);
+            play::run(&mut core, &mut play, times, stop, &mut tell)?;
+        }
+    }
+    Ok(Box::new(core.tally))
+}
+
+/// Runs the workers in processes, which say what they have to say as lines of JSON.
+fn children(
+    plan: &Plan,
+    processes: u32,
+    times: Times,
+    descriptors: u64,
+    watch: &mut Watch<'_>,
+    beside: &mut Beside<'_>,
+    gathered: &mut Gathered<'_>,
+) -> Result<(), String> {
+    let each = plan.workers / processes;
+    let mut made = Vec::new();
+    for process in 0..processes {
+        let workers = process * each..(process + 1) * each;
+        made.push(child(plan, workers, times, descriptors).map_err(|e| format!("fork: {e}"))?);
+    }
+    let (sender, told) = channel();
+    let (kids, pipes): (Vec<Child>, Vec<PipeReader>) = made.into_iter().unzip();
+    let (stop, over) = (watch.stop, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for pipe in pipes {
+            let sender = sender.clone();
+            scope.spawn(move || read_told(pipe, &sender));
+        }
+        drop(sender);
+        scope.spawn(|| pass_stop_on(stop, &over, &kids));
+        let mut tell = |told| gathered.take(told, watch.tell);
+        listen(plan, &told, watch.signals, stop, beside, &mut tell);
+        over.store(true, Ordering::Relaxed);
+    });
+    for kid in kids {
+        kid.wait().map_err(|error| format!("a process was lost: {error}"))?;
+    }
+    let missing = plan.workers as usize - gathered.tallies.len();
+    if missing > 0 && gathered.problem.is_none() {
+        gathered.problem = Some(format!("{missing} workers ended without a result"));
+    }
+    Ok(())
+}
+
+/// Tells the processes to stop when this one is told so; returns when all is over.
+fn pass_stop_on(stop: &AtomicBool, over: &AtomicBool, kids: &[Child]) {
+    while !over.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
+            // One that has ended needs no signal.
+            kids.iter().for_each(|kid| drop(kid.kill(Signal::Interrupt)));
+            return;
+        }
+        std::thread::sleep(TURN);
+    }
+}
+
+fn read_told(pipe: PipeReader, sender: &Sender<Told>) {
+    for line in BufReader::with_capacity(1 << 20, pipe).split(b'\n') {
+        let Ok(line) = line else { return };
+        let told = serde_json::from_slice(&line);
+        let told = told.unwrap_or_else(|error| Told::Failed(format!("a worker's words: {error}")));
+        if sender.send(told).is_err() {
+            return;
+        }
+    }
+}
+
+fn child(
+    plan: &Plan,
+    workers: Range<u32>,
+    times: Times,
+    descriptors: u64,
+) -> io::Result<(Child, PipeReader)> {
+    let (reader, writer) = io::pipe()?;
+    let child = fork_worker(&[writer.as_fd()], || {
+        // The parent's copy is closed by now; this one is the child's.
+        let stop = AtomicBool::new(false);
+        let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
+        let mut out = &writer;
+        let mut tell = |told| send(&mut out, &told);
+        let range = workers.clone();
+        let (signals, beside) = (signals.as_ref(), &mut Beside::default());
+        let result = threads(plan, range, times, descriptors, &stop, signals, beside, &mut tell);
+        if let Err(problem) = result {
+            send(&mut out, &Told::Failed(problem));
+        }
+        0
+    })?;
+    Ok((child, reader))
+}
+
+fn send(out: &mut &PipeWriter, told: &Told) {
+    let mut line = serde_json::to_vec(told).expect("plain values are JSON");
+    line.push(b'\n');
+    // The parent reads until the end; if it is gone, so is this process.
+    let _ = out.write_all(&line);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_fit_a_terminal() {
+        let row = Row {
+            offered: 1_234_567,
+            good: 1_234_567,
+            errors: 1_234_567,
+            p50_ns: 999_900_000,
+            p99_ns: 83_400_000_000,
+            in_flight: 1_234_567,
+            sessions: 1_234_567,
+            ..Row::default()
+        };
+        let first = format!("{:20} 86400/86400 s  {}", "", rates(&row));
+        let second = state(&row);
+        assert!(first.len() <= 80 && second.len() <= 80, "{first}\n{second}");
+    }
 }

@@ -1,18 +1,18 @@
 //! One thread's connections: opened, written to, watched, timed, and closed. What to ask for, and
 //! what to do when an exchange has ended, is a model's business ([`super::play`]).
 
+use super::expect::{Check, Head, Known};
 use super::fate::Fate;
-use super::head::Known;
 use super::options::Model;
 use super::plan::Plan;
-use super::reply::{Exchange, INPUT_BYTES, Input};
 use super::tally::{Phase, Second, Tally};
-use super::timers::{Alarm, Timers};
 use crate::number::{id, index};
+use regatta_http::chunked::Decoder;
 use regatta_sys::connect::{ConnectSpec, connect, connected};
 use regatta_sys::wait::{Exact, WaitChange};
 use regatta_sys::{clock, send_last, socket};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -476,5 +476,87 @@ impl Conn {
             Some(flight) if flight.first > 0 => Phase::Receive,
             _ => Phase::Wait,
         }
+    }
+}
+
+/// Bytes that one receive takes at most.
+pub(super) const INPUT_BYTES: usize = 128 << 10;
+
+/// What the last receive brought, and what of it is not looked at yet.
+#[derive(Debug)]
+pub(super) struct Input {
+    pub(super) bytes: Vec<u8>,
+    pub(super) at: usize,
+    pub(super) end: usize,
+}
+
+impl Input {
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![0; INPUT_BYTES], at: 0, end: 0 }
+    }
+}
+
+/// A reply in progress.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    pub(super) reading: Reading,
+    /// The start of a head that came in pieces.
+    pub(super) held: Vec<u8>,
+    pub(super) head: Option<Head>,
+    pub(super) check: Check,
+    pub(super) bytes: u64,
+}
+
+/// What comes next of a reply.
+#[derive(Debug, Default)]
+pub(super) enum Reading {
+    #[default]
+    Head,
+    Length(u64),
+    Chunked(Decoder),
+    UntilClose,
+}
+
+impl Exchange {
+    /// Whether a byte of the reply has come.
+    pub(super) fn is_begun(&self) -> bool {
+        self.head.is_some() || !self.held.is_empty()
+    }
+}
+
+/// What an alarm is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Alarm {
+    /// A connection's deadline may have passed.
+    Deadline(u64),
+    /// A slow connection may read on.
+    Read(u64),
+    /// Something of the model's own.
+    Play(u64),
+}
+
+/// Alarms in order of time.
+#[derive(Debug, Default)]
+pub(super) struct Timers(BinaryHeap<Reverse<(u64, Alarm)>>);
+
+impl Timers {
+    /// Rings at `at_ns`.
+    pub(super) fn set(&mut self, at_ns: u64, alarm: Alarm) {
+        self.0.push(Reverse((at_ns, alarm)));
+    }
+
+    /// When the next one rings.
+    #[inline]
+    pub(super) fn next(&self) -> u64 {
+        self.0.peek().map_or(u64::MAX, |Reverse((at, _))| *at)
+    }
+
+    /// The next alarm that has rung by `now`, and when it was to.
+    #[inline]
+    pub(super) fn rung(&mut self, now: u64) -> Option<(u64, Alarm)> {
+        if self.next() > now {
+            return None;
+        }
+        self.0.pop().map(|Reverse(entry)| entry)
     }
 }

@@ -1,23 +1,21 @@
 //! Replies as they arrive: heads, contents, their comparison with what they should be, and the
 //! record of the exchange. One receive for a reply that comes whole; nothing is allocated.
 
-use super::core::{Broken, Conn, ConnId, Core, Flight, Order};
-use super::expect::{Check, Comparison, Expect, Local};
+use super::core::{
+    Alarm, Broken, Conn, ConnId, Core, Exchange, Flight, INPUT_BYTES, Order, Reading,
+};
+use super::expect::{self, Check, Coded, Comparison, Expect, Head, Local, Read};
 use super::fate::Fate;
-use super::head::{self, Coded, Head, Read};
 use super::options::Model;
-use super::reply::{Exchange, INPUT_BYTES, Reading};
-use super::script::Target;
+use super::plan::Target;
 use super::tally::Seen;
-use super::timers::Alarm;
 use crate::number::index;
 use regatta_http::Method;
 use regatta_http::chunked::Decoder;
 use regatta_http::h1::ResponseBody;
 use regatta_sys::{clock, recv};
-use std::io;
-use std::mem;
 use std::os::fd::AsFd;
+use std::{io, mem};
 
 /// What a connection came to.
 #[derive(Debug)]
@@ -193,10 +191,10 @@ impl Core<'_> {
         let seen = exchange.held.len();
         let rest = &input.bytes[input.at..input.end];
         let read = if seen == 0 {
-            head::read(rest, 0, *method, &mut heads[target])
+            expect::read(rest, 0, *method, &mut heads[target])
         } else {
             exchange.held.extend_from_slice(rest);
-            head::read(&exchange.held, seen, *method, &mut heads[target])
+            expect::read(&exchange.held, seen, *method, &mut heads[target])
         };
         let progress = match read {
             Read::Partial => {

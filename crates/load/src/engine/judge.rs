@@ -3,10 +3,9 @@
 
 use super::fate::Fate;
 use super::options::{Model, Verify};
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Reason, Stamp};
 use super::plan::Plan;
 use super::slo::{Judged, Level, Quantity, Slo, Term, Verdict, show};
-use super::stamp::{Reason, Stamp};
 use super::tally::{Health, Row};
 
 impl Outcome {
@@ -330,13 +329,11 @@ impl Half {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::hdr::Hdr;
-    use crate::engine::health::Kernel;
-    use crate::engine::idle::Idled;
     use crate::engine::options::LoadOptions;
+    use crate::engine::outcome::Kernel;
     use crate::engine::plan::Plan;
-    use crate::engine::play::Times;
-    use crate::engine::tally::Tally;
+    use crate::engine::play::{Idled, Times};
+    use crate::engine::tally::{Hdr, Tally};
     use crate::engine::{Rate, Verify};
     use crate::workload::alter::Rewritten;
 

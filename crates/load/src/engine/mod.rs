@@ -6,48 +6,29 @@
 //! `docs/load.md`.
 
 pub mod arrivals;
-mod beside;
 pub mod cli;
-mod closed;
-mod coming;
 mod core;
-mod crew;
 mod exchange;
 mod expect;
 mod fate;
-mod hdr;
-mod head;
-mod health;
-mod held;
-mod idle;
 mod judge;
-mod live;
-mod offer;
-mod open;
+mod models;
 mod options;
 mod outcome;
 mod plan;
 mod play;
-mod reply;
 mod report;
-mod script;
-mod sessions;
 mod slo;
-mod stamp;
 mod tally;
-mod timers;
 
 pub use arrivals::{Arrivals, Rate};
-pub use crew::{Watch, perform};
+pub use cli::{Watch, perform};
 pub use fate::{Fate, Fates};
-pub use hdr::{Hdr, Percentile, Spectrum, Summary};
-pub use health::Kernel;
-pub use held::PERIOD_NS;
-pub use idle::Idled;
-pub use offer::Taken;
-pub use options::{LoadOptions, Model, Url, Verify, parse_alter};
-pub use outcome::{Outcome, Ruling};
+pub use options::{LoadOptions, Model, Taken, Url, Verify, parse_alter};
+pub use outcome::{Kernel, Outcome, Reason, Ruling, Stamp};
 pub use plan::Plan;
+pub use play::{Idled, PERIOD_NS};
 pub use slo::{Judged, Level, Slo, Verdict, parse_time};
-pub use stamp::{Reason, Stamp};
-pub use tally::{Class, Health, Lines, Phase, Phases, Row, Seen, Sessions};
+pub use tally::{
+    Class, Hdr, Health, Lines, Percentile, Phase, Phases, Row, Seen, Sessions, Spectrum, Summary,
+};

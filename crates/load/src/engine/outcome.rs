@@ -1,21 +1,20 @@
-//! The result of a load: everything that was counted, and what it is worth.
+//! The result of a load: everything that was counted, what the machine says about it, and what it
+//! is worth.
 
 use super::fate::{Fate, Fates};
-use super::hdr::{Hdr, Spectrum, Summary};
-use super::health::Kernel;
-use super::idle::Idled;
-use super::offer::Taken;
-use super::options::Model;
+use super::options::{Model, Taken};
 use super::plan::Plan;
-use super::play::Times;
+use super::play::{Idled, Times};
 use super::slo::{Judged, Level, Verdict};
-use super::stamp::{Reason, Stamp};
-use super::tally::{Class, Health, Lines, Phases, Row, Second, Seen, Sessions, Tally};
+use super::tally::{
+    Class, Hdr, Health, Lines, Phases, Row, Second, Seen, Sessions, Spectrum, Summary, Tally,
+};
 use crate::number::{NS_PER_S, seconds, share};
 use crate::workload::alter::Rewritten;
 use crate::workload::rules::{self, Cell};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs;
 
 /// The version of [`Outcome`]'s JSON form.
 pub(super) const FORMAT: u32 = 1;
@@ -344,4 +343,97 @@ fn breach(breach: &rules::Breach) -> String {
     let (timeouts, requests) = (breach.timeouts, breach.requests);
     let rule = breach.rule;
     format!("{rule}: {found:.2} % timed out, not {limit:.2} ({timeouts}/{requests}{client}{size})")
+}
+
+crate::named! {
+    /// What a run is worth. The worst that applies.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum Stamp {
+        /// It says something about the server.
+        #[default]
+        Valid = "VALID",
+        /// Not every body was compared, or some were wrong.
+        Unverified = "UNVERIFIED",
+        /// It changed while it was measured: a mean of it means nothing.
+        NotSteady = "NOT-STEADY",
+        /// It says something about the generator.
+        LimitedByClient = "LIMITED-BY-CLIENT",
+    }
+}
+
+/// A reason, and the stamp that it asks for; [`Stamp::Valid`] for what is only good to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// The stamp that it asks for.
+    pub stamp: Stamp,
+    /// It, in a sentence.
+    pub why: String,
+}
+
+/// Counters of this network namespace and machine: what they grew by while the load ran. They
+/// count everybody's traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// Connections that a listener's full queue turned away (`ListenOverflows`).
+    pub listen_overflows: u64,
+    /// Connections that listeners dropped for any reason (`ListenDrops`).
+    pub listen_drops: u64,
+    /// TCP segments sent again (`RetransSegs`).
+    pub segments_again: u64,
+    /// Processor time that the hypervisor gave to others, ticks of 10 ms, all processors
+    /// (`/proc/stat`).
+    pub steal_ticks: u64,
+}
+
+impl Kernel {
+    /// As they are now in the network namespace of a process, named as `/proc` names it; what
+    /// cannot be read is 0.
+    #[must_use]
+    pub fn read_of(process: &str) -> Self {
+        let table = |name| fs::read_to_string(format!("/proc/{process}/net/{name}"));
+        let netstat = table("netstat").unwrap_or_default();
+        let snmp = table("snmp").unwrap_or_default();
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let steal = stat.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8));
+        Self {
+            listen_overflows: field(&netstat, "TcpExt:", "ListenOverflows"),
+            listen_drops: field(&netstat, "TcpExt:", "ListenDrops"),
+            segments_again: field(&snmp, "Tcp:", "RetransSegs"),
+            steal_ticks: steal.and_then(|ticks| ticks.parse().ok()).unwrap_or(0),
+        }
+    }
+
+    /// What they grew by since `self`.
+    pub(super) fn until_now(self) -> Self {
+        let now = Self::read_of("self");
+        Self {
+            listen_overflows: now.listen_overflows.saturating_sub(self.listen_overflows),
+            listen_drops: now.listen_drops.saturating_sub(self.listen_drops),
+            segments_again: now.segments_again.saturating_sub(self.segments_again),
+            steal_ticks: now.steal_ticks.saturating_sub(self.steal_ticks),
+        }
+    }
+}
+
+/// A value of a table whose names stand in one line and whose values in the next.
+fn field(text: &str, table: &str, name: &str) -> u64 {
+    let mut lines = text.lines().filter(|line| line.starts_with(table));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
+    let at = names.split_ascii_whitespace().position(|found| found == name);
+    let value = at.and_then(|at| values.split_ascii_whitespace().nth(at));
+    value.and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_read_by_name() {
+        let text = "TcpExt: A ListenDrops B\nTcpExt: 1 22 3\nIpExt: A\nIpExt: 9\n";
+        assert_eq!(field(text, "TcpExt:", "ListenDrops"), 22);
+        assert_eq!(field(text, "IpExt:", "A"), 9);
+        assert_eq!(field(text, "IpExt:", "B"), 0);
+        assert_eq!(field("", "IpExt:", "A"), 0);
+    }
 }

@@ -1,17 +1,28 @@
 //! One thread's loop: arrivals that are due, alarms that have rung, sockets that have changed.
+//! Alongside, in the thread that listens to the workers, idle connections are held, each asked
+//! once, and a file is rewritten.
+//!
+//! Where load and server run on one processor, the load would take more or less of it as the
+//! scheduler likes, and what the server can do would vary with that. A load that holds a share
+//! takes just that: it runs for a slice, spins while it has nothing to do, and sleeps for as long
+//! as makes the slice its share. With a real-time priority the server then has exactly the rest.
 
-use super::arrivals::Arrival;
-use super::coming::Coming;
-use super::core::{Broken, ConnId, Core};
+use super::arrivals::{Arrival, Rate, Schedule};
+use super::core::{Alarm, Broken, ConnId, Core};
 use super::exchange::{Reply, Step};
-use super::held::Held;
+use super::expect::Written;
+use super::plan::Plan;
 use super::tally::Second;
-use super::timers::Alarm;
-use crate::number::NS_PER_S;
-use regatta_sys::{clock, thread};
+use crate::number::{NS_PER_S, index};
+use crate::workload::alter::{Rewriting, Rewritten};
+use regatta_sys::connect::{ConnectSpec, connect, connected};
+use regatta_sys::wait::{Exact, WaitChange};
+use regatta_sys::{clock, recv, send_last, thread};
+use serde::{Deserialize, Serialize};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A model: what is asked for when, and what happens after a reply.
 pub(super) trait Play {
@@ -254,4 +265,415 @@ fn ring<P: Play>(core: &mut Core<'_>, play: &mut P, due: u64, alarm: Alarm) {
 fn kept_nanos() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split_ascii_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// A slice and the sleep after it together, ns. No tick of the kernel (1, 3 1/3, 4 or 10 ms) is a
+/// multiple of it or nearly so: `/proc/stat` counts whoever runs at a tick.
+pub const PERIOD_NS: u64 = 514_137;
+
+/// Waits for one thread; holds its share if it has one.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// Per cent; `None`: it sleeps while it has nothing to do, and takes what it needs.
+    percent: Option<u32>,
+    /// When the slice began.
+    begun: u64,
+    /// Processor time of this thread when the last slice ended, ns.
+    used_until: u64,
+    /// Time in which it had nothing to do and spun, ns.
+    pub(super) spun_ns: u64,
+}
+
+impl Held {
+    /// For the thread that calls, whose processor time is counted.
+    pub(super) fn new(percent: Option<u32>) -> Self {
+        Self { percent, begun: clock::nanos(), used_until: thread::cpu_nanos(), spun_ns: 0 }
+    }
+
+    /// What of `wall_ns` is this thread's.
+    pub(super) fn available_ns(&self, wall_ns: u64) -> u64 {
+        wall_ns * u64::from(self.percent.unwrap_or(100)) / 100
+    }
+
+    /// Waits until something changes or until `next`, and returns how many changes there are.
+    pub(super) fn wait(&mut self, poll: &mut Exact, next: u64) -> io::Result<usize> {
+        let mut now = clock::nanos();
+        let Some(percent) = self.percent else {
+            return poll.wait(Some(Duration::from_nanos(next.saturating_sub(now))));
+        };
+        loop {
+            if now.saturating_sub(self.begun) >= slice_ns(percent) {
+                // What it took to fall asleep and to wake is part of the share.
+                let used = thread::cpu_nanos();
+                let rest = rest_ns(used - self.used_until, percent);
+                self.used_until = used;
+                std::thread::sleep(Duration::from_nanos(rest));
+                self.begun = clock::nanos();
+                now = self.begun;
+            }
+            let changes = poll.wait(Some(Duration::ZERO))?;
+            let after = clock::nanos();
+            if changes > 0 || after >= next {
+                return Ok(changes);
+            }
+            self.spun_ns += after - now;
+            now = after;
+        }
+    }
+}
+
+const fn slice_ns(percent: u32) -> u64 {
+    PERIOD_NS * percent as u64 / 100
+}
+
+/// How long others run after a slice that took `used_ns` of processor time: one that took longer,
+/// because much happened at once, is made up for.
+const fn rest_ns(used_ns: u64, percent: u32) -> u64 {
+    used_ns * (100 - percent as u64) / percent as u64
+}
+
+/// One thread's share of the arrivals of an open or partly-open model.
+#[derive(Debug)]
+pub(super) struct Coming {
+    source: Source,
+    next: Option<Arrival>,
+    start: u64,
+    count: u64,
+}
+
+/// Where arrivals come from.
+#[derive(Debug)]
+enum Source {
+    /// A rate.
+    Rate(Schedule),
+    /// The times in the logs, sorted, and which of them comes next.
+    Log { times: Vec<Arrival>, next: usize, step: usize },
+}
+
+impl Coming {
+    /// The share of `worker`, from `start` on: at `rate`, or without one when the plan's sessions
+    /// say. The number of an arrival is that of its session then.
+    pub(super) fn new(plan: &Plan, worker: u32, rate: Option<&Rate>, start: u64) -> Self {
+        let options = &plan.options;
+        let source = match rate {
+            Some(rate) => Source::Rate(Schedule::new(
+                rate,
+                options.arrivals,
+                options.seed,
+                worker,
+                plan.workers,
+            )),
+            None => {
+                let parts = (0_u64..).zip(&plan.script.sessions);
+                let at = |(number, part): (u64, &super::plan::Part)| Arrival {
+                    number,
+                    at_ns: part.at_us.unwrap_or(0).saturating_mul(1_000),
+                };
+                let mut times: Vec<Arrival> = parts.map(at).collect();
+                times.sort_by_key(|arrival| arrival.at_ns);
+                times.truncate(options.count.map_or(usize::MAX, index));
+                let (next, step) = (index(worker.into()), index(plan.workers.into()));
+                Source::Log { times, next, step }
+            }
+        };
+        let count = options.count.unwrap_or(u64::MAX);
+        let mut coming = Self { source, next: None, start, count };
+        coming.next = coming.following();
+        coming
+    }
+
+    fn following(&mut self) -> Option<Arrival> {
+        match &mut self.source {
+            Source::Rate(schedule) => schedule.next().filter(|next| next.number < self.count),
+            Source::Log { times, next, step } => {
+                let arrival = *times.get(*next)?;
+                *next += *step;
+                Some(arrival)
+            }
+        }
+    }
+
+    /// When the next arrival is due, nanoseconds on the monotonic clock; `u64::MAX`: never.
+    #[inline]
+    pub(super) fn due(&self) -> u64 {
+        self.next.map_or(u64::MAX, |arrival| self.start.saturating_add(arrival.at_ns))
+    }
+
+    /// The next arrival and when it is due, if that is by `now` and before `until`.
+    #[inline]
+    pub(super) fn take(&mut self, now: u64, until: u64) -> Option<(Arrival, u64)> {
+        let due = self.due();
+        let arrival = self.next.filter(|_| due <= now && due < until)?;
+        self.next = self.following();
+        Some((arrival, due))
+    }
+
+    /// Whether none is left.
+    pub(super) fn is_over(&self) -> bool {
+        self.next.is_none()
+    }
+}
+
+/// Connections that may be on their way at once: a listener's queue is short.
+const CONNECTING_MAX: usize = 64;
+/// How long one wait for connections on their way lasts.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// What became of the idle connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Idled {
+    /// Connections that were to be held.
+    pub wanted: u32,
+    /// The least that were held at any time of the run.
+    pub least: u32,
+    /// Connections that the server closed, and that were made again.
+    pub again: u64,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// On its way.
+    Connecting,
+    /// Asked, and not yet answered.
+    Asked,
+    /// Idle.
+    Held,
+}
+
+/// The idle connections of a load.
+#[derive(Debug)]
+pub(super) struct Idle<'p> {
+    plan: &'p Plan,
+    poll: Exact,
+    places: Vec<Option<(OwnedFd, Stage)>>,
+    empty: Vec<usize>,
+    connecting: usize,
+    held: u32,
+    opened: usize,
+    last_error: Option<io::Error>,
+    /// A connection could not be made in the last turn.
+    refused: bool,
+    pub(super) done: Idled,
+}
+
+impl<'p> Idle<'p> {
+    /// Makes all of them, and waits until each has been answered once, or `stopped` says so.
+    ///
+    /// # Errors
+    /// Why they could not be made within the load's time-out, in one sentence.
+    pub(super) fn hold(
+        plan: &'p Plan,
+        wanted: u32,
+        stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, String> {
+        let count = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let poll = Exact::new().map_err(|error| format!("idle connections: {error}"))?;
+        let mut idle = Self {
+            plan,
+            poll,
+            places: (0..count).map(|_| None).collect(),
+            empty: (0..count).collect(),
+            connecting: 0,
+            held: 0,
+            opened: 0,
+            last_error: None,
+            refused: false,
+            done: Idled { wanted, ..Idled::default() },
+        };
+        let timeout = Duration::from_nanos(plan.timeout_ns.min(3_600_000_000_000));
+        let mut progress = (0, Instant::now());
+        while idle.held < wanted && !stopped() {
+            idle.turn(WAIT)?;
+            if idle.refused {
+                std::thread::sleep(WAIT);
+            }
+            if idle.held > progress.0 {
+                progress = (idle.held, Instant::now());
+            }
+            if progress.1.elapsed() > timeout {
+                let why = idle.last_error.map_or(String::new(), |error| format!(": {error}"));
+                let held = idle.held;
+                return Err(format!("{held} of {wanted} idle connections could be made{why}"));
+            }
+        }
+        idle.done.least = idle.held;
+        Ok(idle)
+    }
+
+    /// Makes again what the server has closed. Waits for changes for at most `wait`.
+    pub(super) fn turn(&mut self, wait: Duration) -> Result<(), String> {
+        self.refused = false;
+        while self.connecting < CONNECTING_MAX
+            && !self.refused
+            && let Some(at) = self.empty.pop()
+        {
+            if let Err(error) = self.open(at) {
+                self.fail(at, error);
+            }
+        }
+        let changes = self.poll.wait(Some(wait)).map_err(|e| format!("idle connections: {e}"))?;
+        for number in 0..changes {
+            self.take(self.poll.change(number));
+        }
+        self.done.least = self.done.least.min(self.held);
+        Ok(())
+    }
+
+    fn open(&mut self, at: usize) -> io::Result<()> {
+        let (from, to) = (self.plan.source(self.opened), self.plan.server(self.opened));
+        self.opened += 1;
+        let fd = connect(&ConnectSpec { to, from, recv_buffer_bytes: 0 })?;
+        self.poll.add(fd.as_fd(), at as u64)?;
+        self.places[at] = Some((fd, Stage::Connecting));
+        self.connecting += 1;
+        Ok(())
+    }
+
+    fn take(&mut self, change: WaitChange) {
+        let at = usize::try_from(change.key).unwrap_or(usize::MAX);
+        let Some((fd, stage)) = &mut self.places[at] else { return };
+        let next = match *stage {
+            Stage::Connecting if !change.writable => return,
+            Stage::Connecting => {
+                self.connecting -= 1;
+                ask(fd, self.plan).map(|()| Stage::Asked)
+            }
+            before => drain(fd).map(|any| if any { Stage::Held } else { before }),
+        };
+        match next {
+            Ok(next) => {
+                self.held += u32::from(*stage == Stage::Asked && next == Stage::Held);
+                *stage = next;
+            }
+            Err(error) => {
+                self.held -= u32::from(*stage == Stage::Held);
+                self.done.again += u64::from(*stage != Stage::Connecting);
+                self.places[at] = None;
+                self.fail(at, error);
+            }
+        }
+    }
+
+    fn fail(&mut self, at: usize, error: io::Error) {
+        self.last_error = Some(error);
+        self.refused = true;
+        self.empty.push(at);
+    }
+}
+
+fn ask(fd: &OwnedFd, plan: &Plan) -> io::Result<()> {
+    connected(fd.as_fd())?;
+    // A request that does not fit in an empty send buffer is none.
+    send_last(fd.as_fd(), &plan.script.targets[0].bytes)?;
+    Ok(())
+}
+
+/// Throws away what has come; true if anything has.
+fn drain(fd: &OwnedFd) -> io::Result<bool> {
+    let mut bytes = [0; 16 << 10];
+    let mut any = false;
+    loop {
+        match recv(fd.as_fd(), &mut bytes) {
+            Ok(0) => return Err(io::ErrorKind::ConnectionReset.into()),
+            Ok(_) => any = true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(any),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// How often signals, files and idle connections are looked at.
+pub(super) const TURN: Duration = Duration::from_millis(50);
+
+/// All of it; nothing in most loads.
+#[derive(Debug, Default)]
+pub(super) struct Beside<'p> {
+    idle: Option<Idle<'p>>,
+    rewriting: Option<Rewriting>,
+    problem: Option<String>,
+}
+
+impl<'p> Beside<'p> {
+    /// Makes the idle connections that the plan wants, and starts to rewrite its file.
+    pub(super) fn begin(plan: &'p Plan, stopped: &mut dyn FnMut() -> bool) -> Result<Self, String> {
+        let idle = match plan.options.idle {
+            None | Some(0) => None,
+            Some(wanted) => Some(Idle::hold(plan, wanted, stopped)?),
+        };
+        let start = |target| Rewriting::start(target, clock::nanos());
+        let rewriting = plan.altered.clone().map(start).transpose();
+        let rewriting = rewriting.map_err(|fault| fault.to_string())?;
+        if let Some((first, started_ns, period_ns)) = rewriting.as_ref().map(Rewriting::clock) {
+            let stale_after_ns = plan.stale_after_ns;
+            let written = Written { first, started_ns, period_ns, stale_after_ns };
+            plan.written.set(written).map_err(|_| "a plan is carried out once".to_owned())?;
+        }
+        Ok(Self { idle, rewriting, problem: None })
+    }
+
+    /// Does what is due; says how long it is until the next, [`TURN`] at most. After a problem
+    /// nothing more is done.
+    pub(super) fn turn(&mut self) -> Duration {
+        let done = self.try_turn();
+        done.unwrap_or_else(|problem| {
+            *self = Self { problem: Some(problem), ..Self::default() };
+            TURN
+        })
+    }
+
+    fn try_turn(&mut self) -> Result<Duration, String> {
+        if let Some(idle) = &mut self.idle {
+            idle.turn(Duration::ZERO)?;
+        }
+        let Some(rewriting) = &mut self.rewriting else { return Ok(TURN) };
+        let next = rewriting.turn(clock::nanos()).map_err(|fault| fault.to_string())?;
+        Ok(next.min(TURN))
+    }
+
+    /// Why it could not go on.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// What was done.
+    pub(super) fn done(&self) -> (Option<Idled>, Option<Rewritten>) {
+        let rewritten = self.rewriting.as_ref().map(|rewriting| rewriting.done);
+        (self.idle.as_ref().map(|idle| idle.done), rewritten)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_that_took_longer_is_followed_by_a_longer_rest() {
+        assert_eq!((slice_ns(50), rest_ns(slice_ns(50), 50)), (257_068, 257_068));
+        assert_eq!(rest_ns(slice_ns(20), 20), 411_308);
+        assert_eq!(rest_ns(1_000_000, 50), 1_000_000);
+        assert_eq!(Held::new(Some(20)).available_ns(1_000), 200);
+        assert_eq!(Held::new(None).available_ns(1_000), 1_000);
+    }
+
+    /// Idle, it takes its share and no more, and says that it did nothing with it.
+    #[test]
+    fn an_idle_load_takes_its_share() {
+        thread::set_timer_slack(Duration::from_nanos(1)).unwrap();
+        let mut poll = Exact::new().unwrap();
+        // Others may keep it from the processor, or wake it late: both make its share smaller.
+        let mut most = 0.0_f64;
+        for _ in 0..5 {
+            let mut held = Held::new(Some(40));
+            let (start, cpu) = (clock::nanos(), thread::cpu_nanos());
+            assert_eq!(held.wait(&mut poll, start + 100_000_000).unwrap(), 0);
+            let (wall, cpu) = (clock::nanos() - start, thread::cpu_nanos() - cpu);
+            let share = cpu as f64 / wall as f64;
+            assert!(share < 0.44, "{share}");
+            // A virtual machine may need a fifth of it to fall asleep and to wake.
+            assert!(held.spun_ns * 2 > cpu, "{} of {cpu}", held.spun_ns);
+            most = most.max(share);
+        }
+        assert!(most > 0.02, "{most}");
+    }
 }

@@ -1,12 +1,10 @@
 //! The result for people (a table), for plots (HdrHistogram text), and for spreadsheets (CSV).
 
 use super::fate::Fate;
-use super::hdr::{Hdr, Percentile, Spectrum};
-use super::idle::Idled;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Stamp};
+use super::play::Idled;
 use super::slo::{Verdict, short, show};
-use super::stamp::Stamp;
-use super::tally::{Row, Sessions};
+use super::tally::{Hdr, Percentile, Row, Sessions, Spectrum};
 use crate::number::share;
 use crate::workload::alter::Rewritten;
 use regatta_sys::terminal;
@@ -306,7 +304,7 @@ pub(super) fn csv(outcome: &Outcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::stamp::Reason;
+    use crate::engine::outcome::Reason;
     use crate::engine::tally::{Class, Health};
 
     const MANY: u64 = 1_234_567_890;

@@ -3,24 +3,20 @@
 //! The command line reads the options; every check of their values is here, and all problems are
 //! named at once.
 
-use super::alter::Rewriting;
-use super::fault::{At, Fault, Progress, Watch, tell};
+use super::alter::{self, Rewriting};
+use super::fault::{At, Fault, Partial, Progress, Watch, tell};
 use super::files::{FileSet, Listed};
 use super::from_dir::{self, Ranks};
 use super::from_log::{self, Distilled, Rules};
-use super::manifest::Altered;
-use super::manifest::{self, FORMAT, Files, Log, LogWriter, Model, Offer, Workload};
-use super::partial::Partial;
+use super::manifest::{
+    self, Altered, FORMAT, Files, Log, LogWriter, Model, Offer, Tally, Workload,
+};
 use super::popularity::{ALGORITHM, Law, Mix, Popularity};
 use super::presets::{self, Preset, Shape};
 use super::report::{self, Questions, Report, Subject};
-use super::session::Session;
-use super::session_log::Reader;
+use super::session::{Reader, Session};
 use super::specweb::{self, dirs_for_load};
-use super::tally::Tally;
-use super::think::{Pattern, Think};
-use super::trace::{Trace, TraceSpec};
-use super::{alter, text};
+use super::think::{Pattern, Think, Trace, TraceSpec};
 use crate::number::rounded;
 use crate::with_defaults;
 use clap::Args;
@@ -266,7 +262,7 @@ fn print(report: &Report, json: bool, out: &mut dyn Write) -> Result<u8, Fault> 
         let text = serde_json::to_string_pretty(report).expect("numbers, strings and lists");
         writeln!(out, "{text}")
     } else {
-        text::write(report, out)
+        report::write(report, out)
     };
     written.at(Path::new("standard output"))?;
     let accepted = report.logs.as_ref().is_none_or(|logs| logs.problems.is_empty());
@@ -405,7 +401,7 @@ fn find_log(path: &Path) -> Result<Subject, Fault> {
     let mut reader = open()?;
     while reader.read(&mut session)? {
         for request in session.requests() {
-            let Some(file) = super::uri::file_of_target(request.target) else { continue };
+            let Some(file) = super::files::file_of_target(request.target) else { continue };
             let bytes = request.reply_bytes.or_else(|| specweb::bytes_of_name(&file));
             let seen = targets.entry(file).or_default();
             *seen = (seen.0 + 1, seen.1.max(bytes.unwrap_or(0)));

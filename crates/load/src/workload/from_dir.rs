@@ -1,9 +1,8 @@
 //! A workload from the user's own content: what `regatta serve` would serve below a directory.
 
 use super::fault::{At, Fault, Progress, Watch, tell};
-use super::files::{FileSet, Listed};
+use super::files::{self, FileSet, Listed};
 use super::popularity::{Purpose, shuffle, stream};
-use super::uri;
 use clap::ValueEnum;
 use regatta_http::target::is_hidden;
 use regatta_sys::tree::{EntryKind, Tree};
@@ -194,8 +193,8 @@ impl Scan<'_> {
 
     fn file(&mut self, path: &str, bytes: u64) -> Result<(), Fault> {
         let mut target = String::from("/");
-        uri::encode(path, &mut target);
-        if uri::file_of_target(&target).as_deref() != Some(path) {
+        files::encode(path, &mut target);
+        if files::file_of_target(&target).as_deref() != Some(path) {
             return Ok(());
         }
         if self.files.len() >= FILES_MAX {

@@ -5,12 +5,10 @@
 
 use super::access_log::{self, LINE_BYTES_MAX, Line};
 use super::fault::{At, Fault, Progress, Watch, tell};
-use super::files::{FileSet, LISTED_FILES_MAX, Listed};
+use super::files::{self, FileSet, LISTED_FILES_MAX, Listed};
 use super::model::zipf_exponent;
 use super::popularity::{Purpose, stream};
-use super::session::{Request, Session};
-use super::session_log::REQUESTS_MAX;
-use super::uri;
+use super::session::{REQUESTS_MAX, Request, Session};
 use crate::number::{id, index, share};
 use clap::Args;
 use rand_pcg::Pcg64;
@@ -261,7 +259,7 @@ impl Still {
             self.observed.other_statuses += 1;
             return;
         }
-        let Some(name) = uri::file_of_target(&line.target) else {
+        let Some(name) = files::file_of_target(&line.target) else {
             self.observed.odd_targets += 1;
             return;
         };
@@ -442,7 +440,7 @@ impl Sessions {
                     session.think(waited_ms * 1_000);
                 }
                 target.clear();
-                set.uri_into(super::files::FileId(file), &mut target);
+                set.uri_into(files::FileId(file), &mut target);
                 session.push(Request::get(&target), starts);
                 waited_ms = 0;
             }
@@ -555,7 +553,7 @@ mod tests {
         );
         assert_eq!((observed.requests, observed.sessions, observed.lines), (6, 3, 7));
         assert_eq!((observed.other_statuses, observed.span_s), (1, 91));
-        assert_eq!(set.path(crate::workload::files::FileId(0)), "index.html");
+        assert_eq!(set.path(files::FileId(0)), "index.html");
         assert_eq!(set.total_bytes(), 157);
     }
 

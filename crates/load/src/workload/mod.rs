@@ -2,7 +2,7 @@
 //!
 //! The workload of the papers is regenerated from first principles (`systems.md` §3): a
 //! SPECweb99-like [`files::FileSet`], its [`popularity`], session [`think`] patterns, deterministic
-//! [`trace`]s written as httperf [`session_log`]s, and the [`model`]s that predict what a server
+//! traces written as httperf logs of [`session`]s, and the [`model`]s that predict what a server
 //! will do with them. Marks in brackets name the source: \[E\] EuroSys'07, \[S\] SYSTOR'12,
 //! \[H\] HPL-2001-314, \[G\] Genevès, \[A\] Azzedin and Issa, \[src\] public source code, \[mem\]
 //! not confirmed, \[inf\] computed.
@@ -17,22 +17,16 @@ pub mod from_dir;
 pub mod from_log;
 pub mod manifest;
 pub mod model;
-pub(crate) mod partial;
 pub mod popularity;
 pub mod presets;
 pub mod report;
 pub mod rules;
 pub mod session;
-pub mod session_log;
 pub mod specweb;
-pub mod tally;
-pub mod text;
 pub mod think;
-pub mod trace;
-pub mod uri;
 
+pub use fault::write_whole;
 pub use from_dir::hash_file;
-pub use partial::write_whole;
 
 use sha2::{Digest, Sha256};
 

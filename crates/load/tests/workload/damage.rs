@@ -1,10 +1,10 @@
 //! Damaged input of every kind is refused or counted, never a panic: lists, logs and manifests
 //! come from other programs and other people.
 use regatta_load::workload::fault::unwatched;
-use regatta_load::workload::files::FileSet;
+use regatta_load::workload::files::{self, FileSet};
 use regatta_load::workload::popularity::{Purpose, between, stream};
-use regatta_load::workload::session_log::{Reader, write};
-use regatta_load::workload::{access_log, content, from_log, uri};
+use regatta_load::workload::session::{Reader, write};
+use regatta_load::workload::{access_log, content, from_log};
 use std::path::Path;
 
 const SESSIONS: &[u8] = b"#! at=1.5 line=400000 client=7\n/a think=0.343\n\t/b\n\
@@ -71,7 +71,7 @@ fn lists_targets_and_first_lines() {
         }
     });
     check(b"/a%20b/%2e%2e/../c//d/?q#f", |text| {
-        if let Some(file) = uri::file_of_target(&String::from_utf8_lossy(text)) {
+        if let Some(file) = files::file_of_target(&String::from_utf8_lossy(text)) {
             assert!(!file.split('/').any(|part| ["", ".", ".."].contains(&part)), "{file}");
         }
     });

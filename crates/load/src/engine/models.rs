@@ -1,4 +1,5 @@
-//! The partly-open model: sessions arrive on their own; inside one, httperf's rules (§3.6).
+//! The three models: connections that wait (closed), requests that arrive on their own (open), and
+//! sessions that arrive on their own and wait inside (partly open), with httperf's rules (§3.6).
 //!
 //! The first request of a burst is sent alone, the others after its reply: pipelined on the
 //! session's connection, or over up to four when the server closes them. The think time runs from
@@ -6,15 +7,271 @@
 //! that cannot be made, fails the session: what it had left is never sent.
 
 use super::arrivals::{Arrival, Rate};
-use super::coming::Coming;
-use super::core::{Broken, ConnId, Core, Order};
+use super::core::{Alarm, Broken, ConnId, Core, Order};
 use super::exchange::Reply;
 use super::fate::Fate;
 use super::plan::Plan;
-use super::play::Play;
-use super::timers::Alarm;
-use crate::number::{id, index};
+use super::play::{Coming, Play};
+use crate::number::{id, index, nanos};
 use std::collections::VecDeque;
+use std::time::Duration;
+
+/// One thread's part of a closed model.
+#[derive(Debug)]
+pub(super) struct Closed {
+    slots: Vec<Option<ConnId>>,
+    /// Place in the plan's order, which all threads walk together.
+    next: u64,
+    step: u64,
+    worker: u64,
+    think_ns: u64,
+    left: Option<u64>,
+}
+
+/// Time before a connection that could not be made is tried again.
+const RETRY_NS: u64 = 10_000_000;
+/// Time between the first connects of one thread: a listener's queue is short.
+const STAGGER_NS: u64 = 20_000;
+
+impl Closed {
+    pub(super) fn new(plan: &Plan, worker: u32, connections: u32, think: Duration) -> Self {
+        let (worker, workers) = (u64::from(worker), u64::from(plan.workers));
+        let share = |whole: u64| whole / workers + u64::from(worker < whole % workers);
+        Self {
+            slots: vec![None; index(share(connections.into()))],
+            next: worker,
+            step: workers,
+            worker,
+            think_ns: nanos(think),
+            left: plan.options.count.map(share),
+        }
+    }
+
+    /// The next request of a slot, after its think time.
+    #[inline]
+    fn next(&mut self, core: &mut Core<'_>, slot: u32) {
+        if self.think_ns > 0 {
+            let due = core.now.saturating_add(self.think_ns);
+            core.timers.set(due, Alarm::Play(slot.into()));
+        } else {
+            self.issue(core, slot, core.now);
+        }
+    }
+
+    #[inline]
+    fn issue(&mut self, core: &mut Core<'_>, slot: u32, due: u64) {
+        if core.ending || self.left == Some(0) {
+            return;
+        }
+        self.left = self.left.map(|left| left - 1);
+        let order = &core.plan.order;
+        let target = order[index(self.next % order.len() as u64)];
+        self.next += self.step;
+        core.offer(due);
+        let number = self.worker + u64::from(slot) * self.step;
+        let client = id(index(number % u64::from(core.plan.clients)));
+        self.send(core, slot, Order { target, client, due, tries: 0 });
+    }
+
+    #[inline]
+    fn send(&mut self, core: &mut Core<'_>, slot: u32, order: Order) {
+        let at = index(slot.into());
+        let conn = match self.slots[at] {
+            Some(conn) => conn,
+            None => match core.open(slot, 0) {
+                Ok(conn) => {
+                    self.slots[at] = Some(conn);
+                    conn
+                }
+                Err(fate) => {
+                    core.lose(order, fate);
+                    core.timers.set(core.now + RETRY_NS, Alarm::Play(slot.into()));
+                    return;
+                }
+            },
+        };
+        core.request(conn, order);
+    }
+}
+
+impl Play for Closed {
+    fn begin(&mut self, core: &mut Core<'_>) {
+        for slot in 0..id(self.slots.len()) {
+            if slot < 64 {
+                self.issue(core, slot, core.now);
+            } else {
+                let at = core.now + u64::from(slot) * STAGGER_NS;
+                core.timers.set(at, Alarm::Play(slot.into()));
+            }
+        }
+    }
+
+    fn alarm(&mut self, core: &mut Core<'_>, payload: u64, due: u64) {
+        if self.think_ns > 0 {
+            core.lag(due);
+        }
+        self.issue(core, u32::try_from(payload).unwrap_or(0), due);
+    }
+
+    #[inline]
+    fn reply(&mut self, core: &mut Core<'_>, conn: ConnId, reply: Reply) {
+        if !reply.keep {
+            core.close(conn);
+            self.slots[index(reply.owner.into())] = None;
+        }
+        self.next(core, reply.owner);
+    }
+
+    fn broken(&mut self, core: &mut Core<'_>, _conn: ConnId, broken: Broken) {
+        let slot = broken.owner;
+        self.slots[index(slot.into())] = None;
+        for order in broken.again {
+            self.send(core, slot, order);
+        }
+        if broken.lost == 0 {
+            return;
+        }
+        if matches!(broken.fate, Fate::Refused | Fate::Other) {
+            core.timers.set(core.now + RETRY_NS, Alarm::Play(slot.into()));
+        } else {
+            self.next(core, slot);
+        }
+    }
+
+    fn is_done(&self, core: &Core<'_>) -> bool {
+        self.slots.is_empty() || self.left == Some(0) && core.in_flight == 0
+    }
+}
+
+/// Requests that may wait for a connection.
+const WAITING_MAX: usize = 1_000_000;
+
+/// One thread's part of an open model.
+#[derive(Debug)]
+pub(super) struct Open {
+    coming: Coming,
+    client: u32,
+    idle: Vec<ConnId>,
+    connections: u64,
+    connections_max: u64,
+    waiting: VecDeque<Order>,
+}
+
+impl Open {
+    pub(super) fn new(
+        plan: &Plan,
+        worker: u32,
+        rate: &Rate,
+        connections_max: u64,
+        start: u64,
+    ) -> Self {
+        Self {
+            coming: Coming::new(plan, worker, Some(rate), start),
+            client: worker % plan.clients,
+            idle: Vec::new(),
+            connections: 0,
+            connections_max,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Sends a request on an idle connection, or a new one, or has it wait. One that is made again
+    /// takes a new one if it may: a server that ends one idle connection ends others as well.
+    #[inline]
+    fn dispatch(&mut self, core: &mut Core<'_>, order: Order) {
+        let reuses = order.tries == 0 || self.connections >= self.connections_max;
+        while reuses && let Some(conn) = self.idle.pop() {
+            if core.is_open(conn) {
+                core.request(conn, order);
+                return;
+            }
+        }
+        if self.connections < self.connections_max {
+            match core.open(0, 0) {
+                Ok(conn) => {
+                    self.connections += 1;
+                    core.request(conn, order);
+                    return;
+                }
+                Err(Fate::NoDescriptor | Fate::NoAddress) if self.connections > 0 => {}
+                Err(fate) => {
+                    core.lose(order, fate);
+                    return;
+                }
+            }
+        }
+        core.tally.health.waited += 1;
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back(order);
+        } else {
+            core.lose(order, Fate::Expired);
+        }
+    }
+
+    /// The next waiting request that can still be in time.
+    #[inline]
+    fn take_waiting(&mut self, core: &mut Core<'_>) -> Option<Order> {
+        while let Some(order) = self.waiting.pop_front() {
+            if core.now.saturating_sub(order.due) <= core.plan.deadline_ns {
+                return Some(order);
+            }
+            core.lose(order, Fate::Expired);
+        }
+        None
+    }
+}
+
+impl Play for Open {
+    #[inline]
+    fn coming(&mut self) -> Option<&mut Coming> {
+        Some(&mut self.coming)
+    }
+
+    #[inline]
+    fn arrive(&mut self, core: &mut Core<'_>, arrival: Arrival, due: u64) {
+        let order = &core.plan.order;
+        let target = order[index(arrival.number % order.len() as u64)];
+        core.offer(due);
+        self.dispatch(core, Order { target, client: self.client, due, tries: 0 });
+    }
+
+    #[inline]
+    fn reply(&mut self, core: &mut Core<'_>, conn: ConnId, reply: Reply) {
+        if !reply.keep {
+            core.close(conn);
+            self.connections -= 1;
+            if let Some(order) = self.take_waiting(core) {
+                self.dispatch(core, order);
+            }
+        } else if let Some(order) = self.take_waiting(core) {
+            core.request(conn, order);
+        } else {
+            self.idle.push(conn);
+        }
+    }
+
+    fn broken(&mut self, core: &mut Core<'_>, _conn: ConnId, broken: Broken) {
+        self.connections -= 1;
+        for order in broken.again {
+            self.dispatch(core, order);
+        }
+        if self.connections < self.connections_max
+            && let Some(order) = self.take_waiting(core)
+        {
+            self.dispatch(core, order);
+        }
+    }
+
+    fn is_done(&self, core: &Core<'_>) -> bool {
+        self.coming.is_over() && core.in_flight == 0
+    }
+
+    fn give_up(&mut self, core: &mut Core<'_>) {
+        while let Some(order) = self.waiting.pop_front() {
+            core.lose(order, Fate::Unfinished);
+        }
+    }
+}
 
 /// Connections of one session at most (httperf's limit).
 const CONNECTIONS: usize = 4;
