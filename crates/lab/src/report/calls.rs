@@ -1,7 +1,7 @@
 //! Where a server's time goes as its load grows, by system call: [H] figures 4, 5, 7 and 8.
 
 use super::Report;
-use super::figure::{Figure, Section, rate};
+use super::figure::{Figure, rate};
 use crate::experiment::RATE;
 use crate::profile::Profile;
 use crate::profile::shares::{PLACES, shares};
@@ -51,15 +51,10 @@ impl Report<'_> {
             is_there.then(|| json!({ "name": name, "values": values }))
         };
         let parts: Vec<Value> = PLACES.into_iter().enumerate().filter_map(part).collect();
-        let caption = "The samples of a profile at each rate, by the system call that they were \
-                       taken in: what gprof showed of the servers of [H]. An interrupt within a \
-                       call counts for it. Time in which there was nothing to do is not in it.";
         let drawing = json!({ "kind": "stack", "x": "% of the samples", "labels": labels,
             "parts": parts });
-        let title = format!("Where the time of {arm} goes over the load");
-        let figure =
-            Figure::new(Section::Work, format!("calls-{at}"), title, caption).drawn(drawing);
-        (labels.len() > 1).then(|| figure.high(labels.len() + 2))
+        let figure = Figure::of("calls-{number}", &[("number", &at), ("arm", &arm)]);
+        (labels.len() > 1).then(|| figure.drawn(drawing).high(labels.len() + 2))
     }
 
     /// The share of a cell's profile that lies in some system calls (of [`PLACES`]), per cent.

@@ -1,7 +1,7 @@
 //! What each processor brings that the server gets: [G] figures 4 and 6.
 
 use super::Report;
-use super::figure::{Figure, Section};
+use super::figure::Figure;
 use crate::claims::evidence::{self, Evidence};
 use crate::experiment::PROCESSORS;
 use crate::stats::middle;
@@ -28,12 +28,7 @@ impl Report<'_> {
         let mut head = vec!["server".to_owned()];
         head.extend(levels.iter().map(|level| format!("with {level}")));
         head.push(format!("{last} over {first}"));
-        let caption = "The most good answers per second at any rate, by the processors that the \
-                       server got: medians over the blocks, and in the last column the ratio \
-                       within blocks with its 95 % interval. A load on the same processors takes \
-                       its part of them.";
-        let title = "What each processor brings";
-        Some(Figure::new(Section::Capacity, "cores", title, caption).with_table(head, rows))
+        Some(Figure::of("cores", &[]).with_table(head, rows))
     }
 }
 

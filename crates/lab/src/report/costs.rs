@@ -1,41 +1,32 @@
 //! What a reply costs the server.
 
 use super::Report;
-use super::figure::{Figure, Section};
+use super::figure::Figure;
 use crate::analysis::CellSummary;
 use crate::units::show;
 use serde_json::json;
 
-/// What a reply costs in one currency: its two metrics, a factor, place, title, axis, what to see.
+/// Cost of a reply in one currency.
 struct Cost {
+    id: &'static str,
+    /// Metrics of the program's part and of the kernel's.
     of: [&'static str; 2],
     factor: f64,
-    id: &'static str,
-    title: &'static str,
     axis: &'static str,
-    seen: &'static str,
 }
 
 const COSTS: [Cost; 2] = [
     Cost {
+        id: "costs",
         of: ["user_s_per_reply", "kernel_s_per_reply"],
         factor: 1e6,
-        id: "costs",
-        title: "Processor time",
         axis: "µs of processor time per reply",
-        seen: "The server's processor time for each reply, from /proc. A bar that is mostly kernel \
-               leaves little for a faster program to win. Work that loopback does in the client's \
-               system calls is the client's here, for all arms alike.",
     },
     Cost {
+        id: "instructions",
         of: ["user_instructions_per_reply", "kernel_instructions_per_reply"],
         factor: 1e-3,
-        id: "instructions",
-        title: "Instructions",
         axis: "thousands of instructions per reply",
-        seen: "What the processor counted for each reply. Instructions hardly drift, so small \
-               differences here are real; but they miss stalls and waiting: time decides, this \
-               explains.",
     },
 ];
 
@@ -64,14 +55,13 @@ impl Report<'_> {
                 { "name": "user", "values": rows.iter().map(|row| row.1).collect::<Vec<_>>() },
                 { "name": "kernel", "values": rows.iter().map(|row| row.2).collect::<Vec<_>>() },
             ] });
-        let caption = format!(
-            "{} Least{at}: {}; most: {}. Medians over the trials; their intervals are in the table \
-             of numbers.",
-            cost.seen,
+        let seen = format!(
+            "Least{at}: {}; most: {}. Medians over the trials; their intervals are in the table of \
+             numbers.",
             told(least),
             told(most)
         );
-        let figure = Figure::new(Section::Work, cost.id, cost.title, caption);
+        let figure = Figure::of(cost.id, &[("seen", &seen)]);
         Some(figure.drawn(drawing).high(rows.len() + 1))
     }
 }

@@ -1,7 +1,7 @@
 //! The environments that trials took place in: what was asked for, and what the kernel gave.
 
 use super::Report;
-use super::figure::{Figure, Section};
+use super::figure::Figure;
 use crate::env::Record;
 use crate::env::spec::STANDS_IN;
 
@@ -21,12 +21,8 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
             format!("not possible here: {instead}"),
         ]);
     }
-    let caption = "Each trial had one of its own. What there was is what the kernel said when the \
-                   first of each setting was made.";
-    let title = "What the servers ran in";
-    let figure = Figure::new(Section::Appendix, "environments", title, caption);
     let head = ["setting", "part", "asked for", "what there was"];
-    figure.with_rows(head, rows).into_iter().collect()
+    Figure::of("environments", &[]).with_rows(head, rows).into_iter().collect()
 }
 
 fn parts(levels: &str, record: &Record) -> Vec<Vec<String>> {

@@ -1,14 +1,15 @@
 //! One figure of the page, and where it stands.
 
 use super::Report;
-use super::tables::Table;
 use crate::analysis::CellSummary;
 use crate::experiment::RATE;
 use crate::record::Cell;
 use regatta_load::named;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
 
 named! {
     /// The parts of the page, in its order.
@@ -67,6 +68,68 @@ impl Section {
     }
 }
 
+/// A table of text.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Table {
+    pub(crate) head: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// A row of `assets/figures.toml`, which says what its fields are.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FigureRow {
+    id: String,
+    section: Section,
+    title: String,
+    caption: String,
+    #[serde(default)]
+    pub(super) columns: Vec<(String, String, f64)>,
+    pub(super) x: Option<String>,
+    pub(super) x_unit: Option<String>,
+    pub(super) y: Option<String>,
+    pub(super) per: Option<String>,
+    pub(super) factor: Option<f64>,
+    pub(super) unit: Option<String>,
+    #[serde(default)]
+    pub(super) log_y: bool,
+    #[serde(default)]
+    pub(super) bars: bool,
+}
+
+/// The file.
+#[derive(Debug, Deserialize)]
+struct Figures {
+    figure: Vec<FigureRow>,
+}
+
+static FIGURES: LazyLock<Figures> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../assets/figures.toml")).expect("a test draws them")
+});
+
+impl FigureRow {
+    /// All rows.
+    pub(super) fn all() -> &'static [Self] {
+        &FIGURES.figure
+    }
+
+    /// The row of a figure.
+    pub(super) fn of(id: &str) -> &'static Self {
+        Self::all().iter().find(|row| row.id == id).expect("figures are in their file")
+    }
+
+    /// The figure without a chart yet, with `values` for the names in its texts.
+    pub(super) fn figure(&self, values: &[(&str, &dyn fmt::Display)]) -> Figure {
+        let filled = |text: &String| {
+            values.iter().fold(text.clone(), |text, (name, value)| {
+                text.replace(&format!("{{{name}}}"), &value.to_string())
+            })
+        };
+        let (id, title) = (filled(&self.id), filled(&self.title));
+        Figure::new(self.section, id, title, filled(&self.caption))
+    }
+}
+
 /// One figure: a chart, a table, a text to copy, or several of them under one title.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figure {
@@ -92,8 +155,13 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
+    /// The figure of a row of the file, with `values` for the names in its texts.
+    pub(super) fn of(id: &str, values: &[(&str, &dyn fmt::Display)]) -> Self {
+        FigureRow::of(id).figure(values)
+    }
+
     /// A figure without a chart yet.
-    pub(crate) fn new(
+    pub(super) fn new(
         section: Section,
         id: impl Into<String>,
         title: impl Into<String>,
@@ -182,15 +250,9 @@ pub(super) struct Setting {
 
 impl Setting {
     /// A figure at this setting.
-    pub(super) fn figure(
-        &self,
-        section: Section,
-        id: &str,
-        title: &str,
-        caption: impl Into<String>,
-    ) -> Figure {
-        let (id, title) = (format!("{id}{}", self.suffix), format!("{title}{}", self.words));
-        Figure::new(section, id, title, caption)
+    pub(super) fn figure(&self, figure: Figure) -> Figure {
+        let (id, title) = (figure.id + &self.suffix, figure.title + &self.words);
+        Figure { id, title, ..figure }
     }
 
     fn has(&self, one: &CellSummary) -> bool {

@@ -1,9 +1,9 @@
 //! The figures that a run has numbers for.
 //!
 //! Each kind of figure has a module of its own with methods of [`Report`] or with
-//! `figures(&Report) -> Vec<Figure>`: one line in [`MAKERS`] adds it, and its
-//! [`Section`](super::figure::Section) says where it stands. What the page draws is a `drawing` of
-//! a kind that `assets/report/*.js` knows.
+//! `figures(&Report) -> Vec<Figure>`: one line in [`MAKERS`] adds it. Section, title and caption
+//! are in `assets/figures.toml`. What the page draws is a `drawing` of a kind that
+//! `assets/report/*.js` knows.
 
 use super::figure::Figure;
 use super::{

@@ -1,11 +1,12 @@
 //! What was asked against what was answered: the report's main figure.
 
 use super::Report;
-use super::figure::{Figure, Line, Section, Setting};
+use super::figure::{Figure, Line, Setting};
 use crate::analysis::CellSummary;
 use crate::experiment::{multiples, words, words_with_unit};
 use crate::units::show;
 use serde_json::json;
+use std::fmt::Display;
 
 /// More arms than this are not told one by one in a caption.
 const TOLD_MAX: usize = 4;
@@ -39,15 +40,11 @@ impl Report<'_> {
             ),
             None => String::new(),
         };
-        let caption = format!(
-            "What was asked against what was answered well: on the dotted line all is answered, \
-             and the gap to it is late, lost or failed. {}A flat line past its peak is good; a \
-             falling one collapses under overload.{unit}{client} Whiskers: 95 % interval of the \
-             median (below six trials: their range).",
-            self.peaks(&lines)
-        );
+        let peaks = self.peaks(&lines);
         (!lines.is_empty()).then(|| {
-            setting.figure(Section::Throughput, "goodput", "Goodput", caption).drawn(drawing)
+            let values: [(&str, &dyn Display); 3] =
+                [("peaks", &peaks), ("unit", &unit), ("client", &client)];
+            setting.figure(Figure::of("goodput", &values)).drawn(drawing)
         })
     }
 
@@ -87,15 +84,11 @@ impl Report<'_> {
         let ceiling = self.ceiling().filter(|_| metric == "good_per_s");
         let drawing = json!({ "x": words_with_unit(metric), "zero": true, "ceiling": ceiling });
         let better = if self.analysis.more_is_better { "More" } else { "Less" };
-        let caption = format!(
-            "Medians with 95 % intervals over the trials that count (below six: their range), from \
-             zero. {better} is better. {}Intervals are of one machine's slow and fast minutes: \
-             whether two arms differ is told by the ratios below, which are taken within blocks.",
-            self.extremes(metric)
-        );
-        let title = format!("Median {}", words(metric));
+        let (metric, extremes) = (words(metric), self.extremes(metric));
         (!rows.is_empty()).then(|| {
-            Figure::new(Section::Throughput, "medians", title, caption).forest(rows, drawing)
+            let values: [(&str, &dyn Display); 3] =
+                [("metric", &metric), ("better", &better), ("extremes", &extremes)];
+            Figure::of("medians", &values).forest(rows, drawing)
         })
     }
 

@@ -2,7 +2,7 @@
 //! come back.
 
 use super::Report;
-use super::figure::{Figure, Line, Section};
+use super::figure::{Figure, Line};
 use crate::knee::{Found, Tried};
 use crate::run::saturation::Row;
 use crate::units::show;
@@ -17,16 +17,9 @@ impl Report<'_> {
         };
         let rows: Vec<Value> = self.analysis.knees.iter().filter_map(row).collect();
         let slo = self.run.experiment.workload.slo.as_deref().unwrap_or_default();
-        let caption = format!(
-            "The rate at which {slo} is met every other time, with the interval that holds it with \
-             95 % (posterior over all probes, each a fresh server). Each round probes every arm \
-             once, so that drift hits all alike. The baseline stands here twice: as far as its two \
-             knees lie apart, so far can others by accident."
-        );
         let head = ["arm", "knee /s", "95 %", "breaks", "probes"];
         let table = self.analysis.knees.iter().map(told).collect();
-        let figure = Figure::new(Section::Capacity, "knees", "Saturation points", caption);
-        let mut figure = figure.with_rows(head, table)?;
+        let mut figure = Figure::of("knees", &[("slo", &slo)]).with_rows(head, table)?;
         if !rows.is_empty() {
             let drawing = json!({ "x": "requests (sessions) per second", "zero": false });
             figure = figure.forest(rows, drawing);
@@ -49,15 +42,7 @@ impl Report<'_> {
             row.knee.tried.iter().filter(lost).count()
         };
         let lost: usize = self.analysis.knees.iter().map(lost).sum();
-        let caption = format!(
-            "What each search tried, probe by probe: steps until the level breaks, then beside \
-             the likeliest knee from above and below. {lost} probes told nothing (client or \
-             machine)."
-        );
-        (!lines.is_empty()).then(|| {
-            let title = "How the searches went";
-            Figure::new(Section::Capacity, "probes", title, caption).drawn(drawing)
-        })
+        (!lines.is_empty()).then(|| Figure::of("probes", &[("lost", &lost)]).drawn(drawing))
     }
 
     pub(super) fn overload(&self) -> Option<Figure> {
@@ -91,12 +76,7 @@ impl Report<'_> {
             cells
         });
         let rows: Vec<Vec<String>> = rows.collect();
-        let caption = "One load each that goes from 0.7 of the knee beyond it and back. A flat \
-                       line is good; one that falls gives less the more is asked. The table \
-                       tells after how many seconds goodput keeps up again once the highest \
-                       overload has ended.";
-        let figure = Figure::new(Section::Overload, "overload", "Beyond the knee", caption);
-        figure.drawn(drawing).with_rows(head, rows)
+        Figure::of("overload", &[]).drawn(drawing).with_rows(head, rows)
     }
 }
 

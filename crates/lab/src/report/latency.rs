@@ -1,16 +1,17 @@
 //! Times over the load.
 
 use super::Report;
-use super::figure::{Figure, Section, Setting, is_curve};
+use super::figure::{Figure, Setting, is_curve};
 use crate::units::show;
 use regatta_load::engine::parse_time;
 use serde_json::json;
+use std::fmt::Display;
 
-/// What is drawn: metric, place, title, its name in a service level.
-const TIMES: [(&str, &str, &str, &str); 3] = [
-    ("p50_ms", "latency-p50", "Median", "p50"),
-    ("p99_ms", "latency-p99", "99th percentile", "p99"),
-    ("p999_ms", "latency-p999", "99.9th percentile", "p999"),
+/// Metrics that are drawn, with their titles and their names in a service level.
+const TIMES: [(&str, &str, &str); 3] = [
+    ("p50_ms", "Median", "p50"),
+    ("p99_ms", "99th percentile", "p99"),
+    ("p999_ms", "99.9th percentile", "p999"),
 ];
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
@@ -21,7 +22,7 @@ impl Report<'_> {
     fn latency(
         &self,
         setting: &Setting,
-        (metric, id, title, term): &(&str, &'static str, &str, &str),
+        (metric, title, term): &(&str, &str, &str),
     ) -> Option<Figure> {
         let lines = self.metric_lines_at(setting, "offered_per_s", metric);
         let workload = &self.run.experiment.workload;
@@ -47,14 +48,15 @@ impl Report<'_> {
             ),
             _ => ".".to_owned(),
         };
-        let caption = format!(
-            "Response time from when a request was due, on a logarithmic axis{seen}{meant} Where a \
-             line ends, the percentile lies among requests that never came back (time-out {}) or \
-             has fewer than ten samples beyond it: it is longer than anything that is drawn.",
-            workload.timeout
-        );
+        let values: [(&str, &dyn Display); 5] = [
+            ("term", term),
+            ("title", title),
+            ("seen", &seen),
+            ("meant", &meant),
+            ("timeout", &workload.timeout),
+        ];
         is_curve(&lines)
-            .then(|| setting.figure(Section::Latency, id, title, caption).drawn(drawing))
+            .then(|| setting.figure(Figure::of("latency-{term}", &values)).drawn(drawing))
     }
 }
 

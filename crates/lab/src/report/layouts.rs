@@ -1,7 +1,7 @@
 //! How much one server's numbers scatter in each layout of server and load.
 
 use super::Report;
-use super::figure::{Figure, Section};
+use super::figure::Figure;
 use crate::experiment::LAYOUT;
 use crate::stats::deviation;
 
@@ -27,11 +27,7 @@ impl Report<'_> {
             row
         });
         let rows = rows.collect();
-        let caption = "The standard deviation of each number's logarithm over trials of the same \
-                       server: what a comparison of two servers has to overcome. The layout that \
-                       scatters less needs fewer trials for the same answer.";
-        let figure = Figure::new(Section::Quality, "layouts", "Scatter by layout", caption);
-        Some(figure.with_table(head, rows))
+        Some(Figure::of("layouts", &[]).with_table(head, rows))
     }
 }
 

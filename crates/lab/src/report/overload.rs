@@ -1,7 +1,7 @@
 //! What is left of the peak when more is asked than can be answered.
 
 use super::Report;
-use super::figure::{Figure, Line, Section, Setting};
+use super::figure::{Figure, Line, Setting};
 use crate::units::show;
 use serde_json::json;
 
@@ -31,14 +31,8 @@ impl Report<'_> {
             [one] => told(one),
             [first, .., last] => format!("{}; {}", told(first), told(last)),
         };
-        let caption = format!(
-            "Each arm against its own highest goodput: 100 % to the right of 100 % is a server \
-             that sheds what is too much and loses nothing; a fall is work done for requests that \
-             are lost anyway. {seen}."
-        );
         let drawing = json!({ "kind": "curves", "lines": lines, "mark_x": 100.0,
             "x": "offered, % of the arm's peak", "y": "good answers, % of the peak" });
-        let title = "Beyond the peak";
-        Some(setting.figure(Section::Overload, "beyond", title, caption).drawn(drawing))
+        Some(setting.figure(Figure::of("beyond", &[("seen", &seen)])).drawn(drawing))
     }
 }

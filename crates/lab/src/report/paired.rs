@@ -1,7 +1,7 @@
 //! Ratios to the baseline, taken within blocks.
 
 use super::Report;
-use super::figure::{Figure, Section};
+use super::figure::Figure;
 use crate::experiment::words;
 use crate::record::AGAIN;
 use serde_json::{Value, json};
@@ -24,15 +24,11 @@ impl Report<'_> {
             "floor": [1.0 / (1.0 + floor), 1.0 + floor],
             "x": format!("ratio of {} to {}", words(&self.analysis.metric),
                 self.run.experiment.baseline) });
-        let caption = format!(
-            "Ratios within blocks with 95 % intervals; the dashed line is no difference. The \
-             shaded band is the noise floor, ±{:.1} %: as far {} differs from itself when it runs \
-             twice. What lies in it is not called a difference.",
-            100.0 * floor,
-            self.run.experiment.baseline
-        );
+        let percent = format!("{:.1}", 100.0 * floor);
+        let baseline = &self.run.experiment.baseline;
         (!rows.is_empty()).then(|| {
-            Figure::new(Section::Comparison, "forest", "Ratios", caption).forest(rows, drawing)
+            Figure::of("forest", &[("floor", &percent), ("baseline", baseline)])
+                .forest(rows, drawing)
         })
     }
 }

@@ -1,7 +1,8 @@
 //! Where the processor time goes, by the categories of [E] table 1, and what a machine shows of it.
 
 use super::Report;
-use super::figure::{Figure, Section};
+use super::figure::Figure;
+use super::tables;
 use crate::profile::categories::{Category, Part};
 use crate::profile::{self, Profile, Source};
 use crate::units::show;
@@ -17,28 +18,6 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     figures.extend(report.machine_numbers());
     figures
 }
-
-/// What vmstat and mpstat show, what the processor counts, by metric; the factor, the heading.
-const NUMBERS: [(&str, &str, f64); 18] = [
-    ("user_instructions_per_reply", "instructions per reply, program", 1.0),
-    ("kernel_instructions_per_reply", "instructions per reply, kernel", 1.0),
-    ("cycles_per_reply", "cycles per reply", 1.0),
-    ("cycles_per_instruction", "cycles per instruction", 1.0),
-    ("system_calls_per_reply", "system calls per reply, of those that the server counts", 1.0),
-    ("context_switches_per_s", "context switches per second", 1.0),
-    ("voluntary_switches_per_s", "of them voluntary", 1.0),
-    ("involuntary_switches_per_s", "of them involuntary", 1.0),
-    ("blocks_in_per_s", "blocks in (KiB) per second", 1.0),
-    ("page_cache_mib", "page cache, MiB", 1.0),
-    ("user_share", "server's processors: user %", 100.0),
-    ("system_share", "system %", 100.0),
-    ("softirq_share", "soft interrupts %", 100.0),
-    ("irq_share", "interrupts %", 100.0),
-    ("waiting_share", "waiting for disks %", 100.0),
-    ("idle_share", "idle %", 100.0),
-    ("steal_share", "stolen %", 100.0),
-    ("server_cpu", "the server's own use, % of one processor", 100.0),
-];
 
 impl Report<'_> {
     /// What the trials that count say of a profiled cell.
@@ -79,17 +58,7 @@ impl Report<'_> {
         }
         let drawing = json!({ "kind": "stack", "x": "µs of processor time per reply",
             "labels": labels, "parts": parts });
-        let mut figure = Figure::new(
-            Section::Work,
-            "profile",
-            "Profile by category",
-            "Processor time of a reply by the categories of [E] table 1: the length of a bar is \
-             from the trials that count, its division from a trial more, with a profiler beside \
-             it. A sample counts for the function that ran, as in the paper. Flame graphs show the \
-             same samples by who called whom.",
-        )
-        .drawn(drawing)
-        .high(profiles.len() + 2);
+        let mut figure = Figure::of("profile", &[]).drawn(drawing).high(profiles.len() + 2);
         figure.links = self.graphs(profiles);
         figure
     }
@@ -159,12 +128,7 @@ impl Report<'_> {
         }));
         let mut head = vec!["share of samples".to_owned()];
         head.extend(profiles.iter().map(|one| label(one, profiles)));
-        let caption = format!(
-            "Shares of the server's samples, per cent; the rows of [E] table 1. {}",
-            notes(profiles)
-        );
-        let figure = Figure::new(Section::Work, "profile-table", "Profile, the table", caption);
-        figure.with_table(head, rows)
+        Figure::of("profile-table", &[("notes", &notes(profiles))]).with_table(head, rows)
     }
 
     /// A column for each cell that has a trial.
@@ -172,12 +136,11 @@ impl Report<'_> {
         let cells: Vec<_> = self.analysis.cells.iter().filter(|one| one.trials > 0).collect();
         let mut head = vec!["median of the trials".to_owned()];
         head.extend(cells.iter().map(|one| one.cell.name()));
-        let rows: Vec<Vec<String>> = NUMBERS
-            .iter()
-            .filter(|(metric, ..)| cells.iter().any(|one| one.metrics.contains_key(*metric)))
+        let rows: Vec<Vec<String>> = tables::columns(&self.analysis, "vmstat")
+            .into_iter()
             .map(|(metric, title, factor)| {
                 let value = |median: f64| show(median * factor);
-                let mut row = vec![(*title).to_owned()];
+                let mut row = vec![title.clone()];
                 let medians = cells.iter().map(|one| one.median(metric));
                 row.extend(medians.map(|median| median.map_or("–".to_owned(), value)));
                 row
@@ -187,10 +150,7 @@ impl Report<'_> {
         if rows.is_empty() || cells.len() > COLUMNS_MAX {
             return None;
         }
-        let caption = "What vmstat and mpstat would have shown while the trials ran. System calls \
-                       are those that the server's own counters name; a profile counts all.";
-        let figure = Figure::new(Section::Work, "vmstat", "What the machine counted", caption);
-        Some(figure.with_table(head, rows))
+        Some(Figure::of("vmstat", &[]).with_table(head, rows))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Quality of service: who failed, in which phase, whether all clients and sizes fare alike.
 
 use super::Report;
-use super::figure::{Figure, Section, rate};
+use super::figure::{Figure, rate};
 use super::gathered::Valid;
 use super::spectrum::CLASSES;
 use crate::analysis::CellSummary;
@@ -44,22 +44,15 @@ impl Report<'_> {
             u128::from(failed) * 1_000_000_000 / u128::from(valid.offered.max(1))
         })?;
         let at = if self.has_rates() { " at the highest load" } else { "" };
-        let caption = format!(
-            "Requests that failed{at}, in per cent of those offered, by what became of them; \
-             time-outs by the phase in which they struck. Connecting: the server did not accept in \
-             time; waiting: it accepted and was slow; receiving: the reply was begun and not \
-             finished. \
-             Most fail with {}: {:.1} %.",
-            worst.0.cell.name(),
-            percent(worst.1.fates.errors(), worst.1)
-        );
+        let name = worst.0.cell.name();
+        let percent = format!("{:.1}", percent(worst.1.fates.errors(), worst.1));
         let parts: Vec<_> = parts
             .into_iter()
             .map(|(name, values)| json!({ "name": name, "values": values }))
             .collect();
         let rows = labels.len();
         (!parts.is_empty()).then(|| {
-            Figure::new(Section::Quality, "failures", "Requests that failed", caption)
+            Figure::of("failures", &[("at", &at), ("worst", &name), ("percent", &percent)])
                 .drawn(json!({ "kind": "stack", "labels": labels, "parts": parts,
                     "x": "% of the offered requests" }))
                 .high(rows + 2)
@@ -105,13 +98,7 @@ impl Report<'_> {
         } else {
             format!("Worse than all together by more than 5 points: {}.", starved.join("; "))
         };
-        let caption = format!(
-            "Requests answered well, of all and by size of the file: a high mean can hide that \
-             large files starve. {seen} Fairness is Jain's index of the clients' shares of good \
-             answers: 1 is even, 1/n is all for one of n; – where all connections are one client."
-        );
-        let figure = Figure::new(Section::Quality, "fairness", "Who is served", caption);
-        figure.with_rows(head, rows)
+        Figure::of("fairness", &[("seen", &seen)]).with_rows(head, rows)
     }
 
     pub(super) fn sessions(&self) -> Option<Figure> {
@@ -144,11 +131,7 @@ impl Report<'_> {
             "p95",
             "failed after s, median",
         ];
-        let caption = "Sessions that got all of their replies, of those that ended; a session \
-                       fails with its first time-out or refused connection. Users leave whole \
-                       sessions, not single requests.";
-        let figure = Figure::new(Section::Quality, "sessions", "Sessions", caption);
-        figure.with_rows(head, rows)
+        Figure::of("sessions", &[]).with_rows(head, rows)
     }
 
     /// How many replies sessions got.
@@ -167,11 +150,7 @@ impl Report<'_> {
             (points.len() > 1).then(|| json!({ "arm": self.arm(&one.cell), "points": points }))
         };
         let lines: Vec<_> = cells.iter().filter_map(line).collect();
-        let caption = format!(
-            "Sessions that got so many replies or fewer{at}, in per cent. Lines that rise earlier \
-             belong to servers that lose sessions early; the workload is the same for all."
-        );
-        let figure = Figure::new(Section::Quality, "lengths", "Replies in a session", caption);
+        let figure = Figure::of("lengths", &[("at", &at)]);
         (!lines.is_empty()).then(|| {
             figure.drawn(json!({ "kind": "curves", "lines": lines, "x": "replies",
                 "y": "% of sessions" }))

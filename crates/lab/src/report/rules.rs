@@ -1,19 +1,10 @@
 //! The papers' rules of verification: which lines a paper would have published.
 
 use super::Report;
-use super::figure::{Figure, Section};
+use super::figure::Figure;
 use crate::analysis;
 use crate::analysis::rules::{self, Together};
 use crate::record::{Cell, PAPERS};
-
-/// What the rules are.
-const RULES: &str = "A paper publishes a line only if every rate of it keeps its rules. [E] §3.4: \
-                     at most 10 % of all requests time out; of files of one size at most 2 points \
-                     more than of all; of one size at one client at most 5 %. [S] §5: at most 10 % \
-                     of all; of one size at most 2 %, at one client 5 %; of one size at most 5 \
-                     points more than of all, also at one client; what the server never saw does \
-                     not count. Shares of few requests break a rule where their 95 % lower bound \
-                     does, and a rate breaks it where at least half of its trials do.";
 
 impl Report<'_> {
     /// What a cell's trials say together of one paper's rules.
@@ -60,11 +51,10 @@ impl Report<'_> {
             .zip(kept)
             .map(|((_, mark), kept)| format!("{kept} of {} lines verify by {mark}", rows.len()))
             .collect();
-        let caption = format!("{}. {RULES}", told.join(", "));
-        let title = "The papers' rules of verification";
+        let told = told.join(", ");
         let mut head = vec!["line".to_owned()];
         head.extend(PAPERS.iter().map(|(_, mark)| format!("by {mark}")));
-        Figure::new(Section::Quality, "rules", title, caption).with_rows(head, rows)
+        Figure::of("rules", &[("told", &told)]).with_rows(head, rows)
     }
 
     /// The verdict on a line; None where nothing is known of it.

@@ -1,7 +1,7 @@
 //! Throughput over concurrency, and the law that it follows.
 
 use super::Report;
-use super::figure::{Figure, Section};
+use super::figure::Figure;
 use crate::analysis::{CellSummary, by_block};
 use crate::experiment::Loop;
 use crate::stats::{Scaling, count};
@@ -71,16 +71,10 @@ impl Report<'_> {
                 100.0 * RESIDUAL_MAX
             )
         };
-        let caption = format!(
-            "Dots are measured, curves are the universal scalability law λN/(1 + σ(N−1) + κN(N−1)) \
-             fitted to them by least squares of the relative error. σ, contention, bends a curve \
-             towards a ceiling; κ, coherency, gives it a peak and a fall. Below: what the fit \
-             misses, in per cent; a pattern there says that the law is another.{unfit}"
-        );
         let head = ["arm", "λ (one alone, /s)", "σ", "κ", "peak at", "peak /s", "worst residual"];
         let drawing = json!({ "kind": "scaling", "lines": lines, "x": axis,
             "y": "good answers per second" });
-        let figure = Figure::new(Section::Capacity, "scaling", "Scalability", caption);
+        let figure = Figure::of("scaling", &[("unfit", &unfit)]);
         Some(figure.drawn(drawing).high(14).with_table(head, rows))
     }
 

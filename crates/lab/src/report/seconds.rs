@@ -1,7 +1,7 @@
 //! Trials second by second, and how their times were spread in each second.
 
 use super::Report;
-use super::figure::{Figure, Section};
+use super::figure::Figure;
 use super::gathered::middles;
 use crate::record::{Record, Second};
 use crate::units::real;
@@ -38,15 +38,7 @@ impl Report<'_> {
         let warm = self.run.experiment.measure.warm_s;
         let runs: Vec<Value> =
             middles.iter().map(|(_, record, rows)| run(warm, &record.series, rows)).collect();
-        let caption = "One trial of each cell, the one in the middle by the deciding number, from \
-                       the load's start; the warm-up, which does not count, is shaded. From the \
-                       top: requests that became due (offered), good answers and failures, which \
-                       should add up while the server keeps up; failures by what they were; the \
-                       median and the 99th percentile of what ended in each second; requests in \
-                       flight, which climb when more comes than goes; processors' worth of time \
-                       that server and load used, and what the hypervisor took (steal): a step in \
-                       any of these lines means that the trial is not one number.";
-        let figure = Figure::new(Section::Time, "seconds", "Second by second", caption);
+        let figure = Figure::of("seconds", &[]);
         let choices = middles.into_iter().map(|(title, ..)| title).collect();
         (!runs.is_empty()).then(|| {
             let drawing = json!({ "kind": "series", "runs": runs });
@@ -80,12 +72,7 @@ impl Report<'_> {
             runs.push(json!({ "warm": warm, "seconds": seconds, "ends": ends, "cells": cells }));
             choices.push(title);
         }
-        let caption = "All requests of the same trials: each column is a second, each row a range \
-                       of times (named by its upper end), and the colour says which share of that \
-                       second's requests lay in it. One dark band is a server that treats all \
-                       alike; two bands are two ways through it (cached or not, first or second \
-                       try of a connection); a band that climbs is a queue that grows.";
-        let figure = Figure::new(Section::Time, "heat", "Times as a heat map", caption);
+        let figure = Figure::of("heat", &[]);
         (!runs.is_empty()).then(|| {
             let drawing = json!({ "kind": "heat_time", "runs": runs });
             figure.drawn(drawing).chosen("trial", choices)

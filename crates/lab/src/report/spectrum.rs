@@ -1,7 +1,7 @@
 //! Times at every percentile: of all requests, by size of file, and by which clock.
 
 use super::Report;
-use super::figure::{Figure, Section, rate};
+use super::figure::{Figure, rate};
 use super::gathered::Valid;
 use crate::analysis::CellSummary;
 use crate::experiment::RATE;
@@ -100,13 +100,8 @@ impl Report<'_> {
             ),
             _ => String::new(),
         };
-        let caption = format!(
-            "{} at each percentile{at}, all trials together; to the right the slowest requests. \
-             {seen} In the shaded part fewer than ten samples lie beyond: single requests, not \
-             estimates. A line that ends early goes on among requests that never came back.",
-            self.clock()
-        );
-        let figure = Figure::new(Section::Percentiles, "spectrum", "All requests", caption);
+        let figure =
+            Figure::of("spectrum", &[("clock", &self.clock()), ("at", &at), ("seen", &seen)]);
         Some(figure.drawn(json!({ "kind": "spectrum", "panels": [panel] })))
     }
 
@@ -131,13 +126,7 @@ impl Report<'_> {
         };
         let panels: Vec<Value> =
             CLASSES.into_iter().enumerate().filter_map(|(at, title)| panel((at, title))).collect();
-        let caption = format!(
-            "The same{at} by size of the file, each size with an axis of its own. A server that \
-             is fair to large files has lines of one shape in all of them; one that lets large \
-             files starve has a tail that rises from left to right and from top to bottom."
-        );
-        let figure =
-            Figure::new(Section::Percentiles, "spectrum-class", "By size of file", caption);
+        let figure = Figure::of("spectrum-class", &[("at", &at)]);
         (panels.len() > 1).then(|| figure.drawn(json!({ "kind": "spectrum", "panels": panels })))
     }
 
@@ -151,13 +140,7 @@ impl Report<'_> {
         let response =
             self.panel("response time, from due", &both, &|v| Some(v.latency.clone()))?;
         let service = self.panel("service time, from sent", &both, &|v| v.service.clone())?;
-        let caption = format!(
-            "Two clocks for the same requests{at}. Response time starts when a request was due, \
-             service time when the client first tried it: what the left has more than the right is \
-             time spent waiting for the generator or for a connection. Service times alone hide \
-             what users wait for."
-        );
-        let figure = Figure::new(Section::Percentiles, "clocks", "Response and service", caption);
+        let figure = Figure::of("clocks", &[("at", &at)]);
         Some(figure.drawn(json!({ "kind": "spectrum", "panels": [response, service] })))
     }
 

@@ -1,7 +1,7 @@
 //! Tuning: the race and what its options do, and the papers' matrices.
 
 use super::Report;
-use super::figure::{Figure, Line, Section};
+use super::figure::{Figure, Line};
 use crate::analysis::{by_block, pairs};
 use crate::experiment::{Factor, RATE, words};
 use crate::knee;
@@ -12,6 +12,7 @@ use crate::stats::{BLOCKS_MIN, LEVEL, compare};
 use crate::units::show;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 /// Cells by the places of their levels, with median and cell, of each map.
 type Maps<'a> = BTreeMap<String, Vec<(usize, usize, f64, &'a Cell)>>;
@@ -58,10 +59,7 @@ fn left(race: &Told) -> Option<Figure> {
         })
         .collect();
     let head = ["part", "after block", "arm", "why"];
-    let caption = "After each rung those leave who are surely behind the leader, and the last \
-                   of those who are left.";
-    let figure = Figure::new(Section::Tuning, "left", "Who left the race", caption);
-    (!race.rungs.is_empty()).then(|| figure.with_table(head, rows))
+    (!race.rungs.is_empty()).then(|| Figure::of("left", &[]).with_table(head, rows))
 }
 
 impl Report<'_> {
@@ -74,14 +72,7 @@ impl Report<'_> {
         };
         let rows: Vec<Value> = decision.finalists.iter().filter_map(row).collect();
         let floor = decision.floor;
-        let caption = format!(
-            "{} The final's blocks are fresh: nothing that chose the finalists counts in it, and \
-             the runs that confirm a rate come after it. Ratios of saturation points to the \
-             default's, with intervals that together hold the truth 19 times in 20; the shaded \
-             band is how far two searches of the default were apart.",
-            race.answer()
-        );
-        let mut figure = Figure::new(Section::Tuning, "advice", "The advice", caption);
+        let mut figure = Figure::of("advice", &[("answer", &race.answer())]);
         if !rows.is_empty() {
             let drawing = json!({ "mark": 1.0, "floor": [1.0 / (1.0 + floor), 1.0 + floor],
                 "x": "saturation point, ratio to the default's" });
@@ -108,11 +99,7 @@ impl Report<'_> {
         lines.truncate(COURSES_MAX);
         let drawing = json!({ "kind": "curves", "lines": lines, "x": "block",
             "y": "saturation point, ratio to the default's" });
-        let caption = "How the arms that stayed longest stood after each rung, by the probes of \
-                       that part of the race, with 95 % intervals; the last points are the \
-                       final's. An arm whose line ends has left.";
-        (!lines.is_empty())
-            .then(|| Figure::new(Section::Tuning, "course", "The race", caption).drawn(drawing))
+        (!lines.is_empty()).then(|| Figure::of("course", &[]).drawn(drawing))
     }
 
     /// What single options did: pairs of arms of a rung that differ in one.
@@ -149,13 +136,7 @@ impl Report<'_> {
         let rows: Vec<Value> = moves.into_iter().map(|(_, row)| row).collect();
         let drawing = json!({ "mark": 1.0,
             "x": "what the option does to the saturation point, as a ratio" });
-        let caption = "Pairs of arms that differ in one option and were searched beside each \
-                       other, the largest effect first: what mattered stands above, and what did \
-                       not near the dashed line. In brackets stands the arm that it was moved in.";
-        (!rows.is_empty()).then(|| {
-            Figure::new(Section::Tuning, "moves", "Which options mattered", caption)
-                .forest(rows, drawing)
-        })
+        (!rows.is_empty()).then(|| Figure::of("moves", &[]).forest(rows, drawing))
     }
 
     /// The crossing of two options, for each setting of the others.
@@ -190,15 +171,9 @@ impl Report<'_> {
                 .collect();
         let drawing = json!({ "kind": "matrix", "maps": drawn, "x": across.label(),
             "y": up.label(), "unit": words(metric), "more": more });
-        let caption = format!(
-            "Median {} for each pair of levels; darker is better. Outlined is the plateau: cells \
-             that cannot be told from the best, by paired blocks, or differ from it by no more \
-             than the noise floor (±{:.1} %). Where it reaches an edge, the best may lie beyond. \
-             {}",
-            words(metric),
-            100.0 * self.analysis.floor,
-            crossed_words(broken.values().filter(|broken| !broken.is_empty()).count())
-        );
+        let broken = broken.values().filter(|broken| !broken.is_empty()).count();
+        let (metric, crossed) = (words(metric), crossed_words(broken));
+        let floor = format!("{:.1}", 100.0 * self.analysis.floor);
         let head = [across.label(), up.label()].map(str::to_owned);
         let mut rows: Vec<(f64, Vec<String>)> = Vec::new();
         for (name, cells) in &maps {
@@ -209,10 +184,11 @@ impl Report<'_> {
         }
         rows.sort_by(|a, b| if more { b.0.total_cmp(&a.0) } else { a.0.total_cmp(&b.0) });
         let rows = rows.into_iter().take(5).map(|(_, row)| row).collect();
-        let head = [head.to_vec(), vec!["of".to_owned(), words(metric)]].concat();
+        let head = [head.to_vec(), vec!["of".to_owned(), metric.clone()]].concat();
         let choices: Vec<String> = maps.keys().cloned().collect();
-        let title = "What the options do together";
-        let mut figure = Figure::new(Section::Tuning, "matrix", title, caption).drawn(drawing);
+        let values: [(&str, &dyn Display); 3] =
+            [("metric", &metric), ("floor", &floor), ("crossed", &crossed)];
+        let mut figure = Figure::of("matrix", &values).drawn(drawing);
         if choices.len() > 1 {
             figure = figure.chosen("of", choices);
         }

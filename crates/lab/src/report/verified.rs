@@ -1,7 +1,7 @@
 //! What was compared of the replies.
 
 use super::Report;
-use super::figure::{Figure, Section};
+use super::figure::Figure;
 use crate::units::{real, show};
 use regatta_load::engine::Fate;
 
@@ -37,11 +37,6 @@ impl Report<'_> {
             0 => "Not one reply was wrong.".to_owned(),
             wrong => format!("{wrong} REPLIES WERE WRONG: no number of their arms means anything."),
         };
-        let caption = format!(
-            "{seen} Of all trials, also those that do not count. A server that answers fast and \
-             wrongly has no place in a comparison, so wrong replies are never good answers."
-        );
-        let figure = Figure::new(Section::Verification, "verified", "What was compared", caption);
-        figure.with_rows(head.split(", "), rows)
+        Figure::of("verified", &[("seen", &seen)]).with_rows(head.split(", "), rows)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::experiment::Client;
-use crate::report::figure::Section;
+use crate::report::figure::{Figure, Section};
 use crate::stats::{Random, index};
 use crate::trial::numbers::series;
 use crate::units::real;
@@ -219,6 +219,9 @@ fn a_whole_run_has_every_figure_with_caption_and_numbers() {
     assert!(scaling.rows.iter().any(|row| row[0] == "acceptinf"), "{scaling:?}");
     let sections: Vec<Section> = figures.iter().map(|figure| figure.section).collect();
     assert!(sections.is_sorted());
+    for Figure { id, title, caption, .. } in &figures {
+        assert!(!format!("{id}{title}{caption}").contains('{'), "{id}: {title}: {caption}");
+    }
     // Wrong replies are shouted.
     let first = run.records.iter().find(|record| run.outcome(record).is_some()).unwrap();
     let mut wrong = run.outcome(first).unwrap();
