@@ -1,9 +1,10 @@
-//! One figure of the page, and where it stands.
+//! A figure of the page, its place, and its text from `assets/figures.toml`; tables of medians.
 
 use super::Report;
-use crate::analysis::CellSummary;
+use crate::analysis::{Analysis, CellSummary};
 use crate::experiment::RATE;
 use crate::record::Cell;
+use crate::units::show;
 use regatta_load::named;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -345,4 +346,31 @@ pub(super) fn rate(cell: &Cell) -> f64 {
 /// Whether there is more to see than one point of each line.
 pub(super) fn is_curve(lines: &[Line]) -> bool {
     lines.iter().any(|line| line.points.len() > 1)
+}
+
+/// Metric, heading, factor.
+pub(super) type Column = (String, String, f64);
+
+/// Columns of a figure's table that some cell has.
+pub(super) fn columns(analysis: &Analysis, id: &str) -> Vec<&'static Column> {
+    let has = |metric: &str| analysis.cells.iter().any(|one| one.metrics.contains_key(metric));
+    FigureRow::of(id).columns.iter().filter(|(metric, ..)| has(metric)).collect()
+}
+
+/// The medians of what people ask for; columns that no cell has are left out.
+pub(crate) fn numbers(analysis: &Analysis) -> Table {
+    let columns = columns(analysis, "numbers");
+    let mut head = vec!["arm".to_owned(), "trials".to_owned()];
+    head.extend(columns.iter().map(|(_, heading, _)| heading.clone()));
+    let value = |one: &CellSummary, metric: &str, factor: f64| {
+        let Some(point) = one.point(metric) else { return "–".to_owned() };
+        let [median, low, high] = point.map(|value| show(value * factor));
+        if metric == analysis.metric { format!("{median} ({low} to {high})") } else { median }
+    };
+    let row = |one: &CellSummary| {
+        let mut row = vec![one.cell.name(), one.trials.to_string()];
+        row.extend(columns.iter().map(|(metric, _, factor)| value(one, metric, *factor)));
+        row
+    };
+    Table { head, rows: analysis.cells.iter().map(row).collect() }
 }

@@ -2,34 +2,19 @@
 //!
 //! A pure function of the run's directory: the same run gives the same bytes.
 
-mod calls;
-mod cores;
-mod costs;
-mod curves;
-mod environments;
 pub(crate) mod figure;
-mod figures;
 mod gathered;
 mod goodput;
 mod knees;
-mod latency;
-mod layouts;
-mod overload;
 mod page;
-mod paired;
 mod papers;
 mod picture;
 mod profiles;
 mod quality;
-mod rules;
-mod scaling;
-mod seconds;
 mod spectrum;
-mod tables;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tuning;
-mod verified;
 
 use crate::analysis::Analysis;
 use crate::claims::{self, Growth, Judged};
@@ -54,7 +39,7 @@ pub(crate) struct Report<'a> {
     /// The profiles, each arm's in their order.
     pub(crate) profiles: Vec<Profile>,
     /// Their shares by system call, once somebody has asked: stacks are long to read.
-    calls: OnceCell<Vec<calls::Shares>>,
+    calls: OnceCell<Vec<profiles::Shares>>,
 }
 
 /// An arm as figures show it: with its own options, without what concerns everybody.

@@ -1,18 +1,21 @@
-//! What the page and its Markdown show, and the page: one HTML file with everything in it.
+//! Contents of the page and its Markdown, and the page: one HTML file with everything in it.
+//!
+//! A kind of figure has methods of [`Report`] or `figures(&Report) -> Vec<Figure>`: one line in
+//! [`MAKERS`] adds it. Section, title and caption are in `assets/figures.toml`. What the page draws
+//! is a `drawing` of a kind that `assets/report/*.js` knows.
 
-use super::Report;
-use super::figure::{Figure, Section};
-use super::figures::figures;
-use super::tables::numbers;
+use super::figure::{Figure, Section, numbers};
+use super::{Report, goodput, papers, profiles, tuning};
 use crate::analysis::EffectRow;
-use crate::claims;
+use crate::env::Record;
+use crate::env::spec::STANDS_IN;
 use crate::experiment::{Client, CpuLayout, LAYOUT, Program, words};
 use crate::journal::manifest::{Other, ROUND_TRIP};
-use crate::race;
 use crate::stats::{self, Interval};
 use crate::units::date::date;
 use crate::units::template::filled;
 use crate::units::{real, show};
+use crate::{claims, race};
 use regatta_load::engine::Fate;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -373,5 +376,99 @@ impl Report<'_> {
         }
         rows.extend(manifest.machine.iter().map(|(name, value)| [name.clone(), value.clone()]));
         rows
+    }
+}
+
+/// Makes the figures of a kind; none where the run has no numbers for them.
+type Maker = fn(&Report<'_>) -> Vec<Figure>;
+
+/// One line each. Within a section figures stand in this order.
+const MAKERS: &[Maker] = &[
+    goodput::figures,
+    goodput::times,
+    goodput::plain,
+    |report| all([report.knees(), report.probes(), report.overload()]),
+    |report| all([report.scaling()]),
+    |report| all([report.cores()]),
+    |report| all([report.forest()]),
+    |report| all([report.spectrum(), report.by_class(), report.by_clock()]),
+    |report| all([report.seconds(), report.heat()]),
+    profiles::costs,
+    profiles::figures,
+    profiles::calls,
+    environments,
+    papers::figures,
+    tuning::figures,
+    |report| {
+        all([report.failures(), report.classes(), report.sessions(), report.session_lengths()])
+    },
+    |report| all([report.layouts()]),
+    |report| all([report.rules()]),
+    goodput::beyond,
+    |report| all([report.verified()]),
+];
+
+fn all<const N: usize>(of: [Option<Figure>; N]) -> Vec<Figure> {
+    of.into_iter().flatten().collect()
+}
+
+/// Every figure that has something to show, in the page's order.
+pub(crate) fn figures(report: &Report<'_>) -> Vec<Figure> {
+    let mut figures: Vec<Figure> = MAKERS.iter().flat_map(|make| make(report)).collect();
+    figures.sort_by_key(|figure| figure.section);
+    figures
+}
+
+pub(super) fn environments(report: &Report<'_>) -> Vec<Figure> {
+    let manifest = &report.run.manifest;
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for (levels, record) in &manifest.environments {
+        rows.extend(parts(levels, record));
+    }
+    for lack in &manifest.lacking {
+        let instead = if lack.has_stand_in() { STANDS_IN } else { "done without" };
+        let needs = format!("needs {}", lack.needs);
+        rows.push(vec![
+            String::new(),
+            lack.part.clone(),
+            needs,
+            format!("not possible here: {instead}"),
+        ]);
+    }
+    let head = ["setting", "part", "asked for", "what there was"];
+    Figure::of("environments", &[]).with_rows(head, rows).into_iter().collect()
+}
+
+fn parts(levels: &str, record: &Record) -> Vec<Vec<String>> {
+    let (asked, got) = (record.spec.words(), record.words());
+    let mut names: Vec<&str> = asked.iter().chain(&got).map(|(part, _)| *part).collect();
+    names.sort_unstable();
+    names.dedup();
+    let of = |words: &[(&str, String)], part: &str| -> String {
+        let of = words.iter().filter(|(name, _)| *name == part).map(|(_, what)| what.clone());
+        of.collect::<Vec<_>>().join("; ")
+    };
+    let row =
+        |part: &str| vec![levels.to_owned(), part.to_owned(), of(&asked, part), of(&got, part)];
+    names.into_iter().map(row).collect()
+}
+
+impl Report<'_> {
+    /// What its numbers are labelled with, and why; None: nothing.
+    pub(super) fn label(&self) -> Option<String> {
+        let label = self.run.manifest.label.as_ref()?;
+        Some(format!("{label}: {}", STANDS_IN))
+    }
+
+    /// The environment in a sentence; empty: the machine itself.
+    pub(super) fn surroundings(&self) -> String {
+        let Some(record) = self.run.manifest.environments.values().next() else {
+            return String::new();
+        };
+        let parts = record.spec.words();
+        let parts: Vec<String> =
+            parts.into_iter().map(|(part, what)| format!("{part}: {what}")).collect();
+        let varied = if self.run.manifest.environments.len() > 1 { " (of several)" } else { "" };
+        format!(" The servers' environment{varied}: {}.", parts.join("; "))
     }
 }

@@ -2,8 +2,7 @@
 //! nothing else and follows the reader's light or dark theme. The same bytes for the same run.
 
 use super::Report;
-use crate::analysis::EffectRow;
-use crate::analysis::{CellSummary, Summary};
+use crate::analysis::{CellSummary, EffectRow, Summary};
 use crate::experiment::words_with_unit;
 use crate::units::date::date;
 use crate::units::show;

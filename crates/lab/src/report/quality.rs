@@ -1,14 +1,18 @@
-//! Quality of service: who failed, in which phase, whether all clients and sizes fare alike.
+//! Quality of service: failures by phase, fairness of clients and sizes; the papers' rules of
+//! verification; scatter by layout; comparisons of replies; ratios to the baseline.
 
 use super::Report;
 use super::figure::{Figure, rate};
 use super::gathered::Valid;
 use super::spectrum::CLASSES;
-use crate::analysis::CellSummary;
-use crate::stats::{count, median};
+use crate::analysis::rules::{self, Together};
+use crate::analysis::{self, CellSummary};
+use crate::experiment::{LAYOUT, words};
+use crate::record::{AGAIN, Cell, PAPERS};
+use crate::stats::{count, deviation, median};
 use crate::units::{real, show};
 use regatta_load::engine::{Fate, Sessions};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The phases in which a request can time out.
 const PHASES: [&str; 4] = ["connecting", "sending", "waiting", "receiving"];
@@ -155,5 +159,258 @@ impl Report<'_> {
             figure.drawn(json!({ "kind": "curves", "lines": lines, "x": "replies",
                 "y": "% of sessions" }))
         })
+    }
+}
+
+impl Report<'_> {
+    /// What a cell's trials say together of one paper's rules.
+    fn ruled(&self, cell: &Cell, paper: &str) -> Together {
+        Together::of(analysis::of(self.run, cell), paper)
+    }
+
+    /// The marks of the papers whose rules a cell breaks.
+    pub(super) fn broken(&self, cell: &Cell) -> Vec<&'static str> {
+        let broken = PAPERS.iter().filter(|(paper, _)| self.ruled(cell, paper).breaks());
+        broken.map(|(_, mark)| *mark).collect()
+    }
+
+    /// Which lines break the rules of the paper with this mark, from which rate on, as the end of a
+    /// caption; empty where none does, or the paper has none.
+    pub(super) fn breaking(&self, mark: &str) -> String {
+        let Some((paper, _)) = PAPERS.iter().find(|(_, known)| *known == mark) else {
+            return String::new();
+        };
+        let breaking = rules::breaking(self.run, paper);
+        if breaking.is_empty() {
+            return String::new();
+        }
+        format!(" By its own rules the paper would not have published: {}.", breaking.join("; "))
+    }
+
+    pub(super) fn rules(&self) -> Option<Figure> {
+        let mut rows = Vec::new();
+        let mut kept = PAPERS.map(|_| 0);
+        let measured = self.analysis.cells.iter().filter(|one| one.trials > 0);
+        for (name, cells) in rules::lines(measured.map(|one| &one.cell)) {
+            let mut row = vec![name];
+            for ((paper, _), kept) in PAPERS.iter().zip(&mut kept) {
+                let words = self.line_words(&cells, paper);
+                *kept += usize::from(words.as_deref() == Some(VERIFIES));
+                row.push(words.unwrap_or_else(|| "–".to_owned()));
+            }
+            if row[1..].iter().any(|words| words != "–") {
+                rows.push(row);
+            }
+        }
+        let told: Vec<String> = PAPERS
+            .iter()
+            .zip(kept)
+            .map(|((_, mark), kept)| format!("{kept} of {} lines verify by {mark}", rows.len()))
+            .collect();
+        let told = told.join(", ");
+        let mut head = vec!["line".to_owned()];
+        head.extend(PAPERS.iter().map(|(_, mark)| format!("by {mark}")));
+        Figure::of("rules", &[("told", &told)]).with_rows(head, rows)
+    }
+
+    /// The verdict on a line; None where nothing is known of it.
+    fn line_words(&self, cells: &[&Cell], paper: &str) -> Option<String> {
+        let ruled: Vec<(&Cell, Together)> =
+            cells.iter().map(|cell| (*cell, self.ruled(cell, paper))).collect();
+        if ruled.iter().all(|(_, together)| together.trials == 0) {
+            return None;
+        }
+        let breaks = |pair: &&(&Cell, Together)| pair.1.breaks();
+        let Some((cell, first)) = ruled.iter().find(breaks) else {
+            return Some(VERIFIES.to_owned());
+        };
+        let how = first.how.as_ref().map_or(String::new(), |how| {
+            let more = how.places.saturating_sub(1);
+            let more =
+                if more > 0 { format!(", and in {more} places more") } else { String::new() };
+            format!("{}: {}{more}", how.rule, how.last)
+        });
+        let (broken, trials) = (first.broken, first.trials);
+        Some(format!("breaks{} ({broken} of {trials} trials), {how}", rules::from(cell)))
+    }
+}
+
+/// A line that verifies.
+const VERIFIES: &str = "verifies";
+
+/// The numbers that experiments compare most.
+const METRICS: [&str; 3] = ["cpu_us_per_reply", "good_per_s", "p99_ms"];
+
+impl Report<'_> {
+    pub(super) fn layouts(&self) -> Option<Figure> {
+        self.run.experiment.factors.iter().find(|factor| factor.path == LAYOUT)?;
+        let mut head = vec!["arm".to_owned(), "trials".to_owned()];
+        head.extend(METRICS.map(|metric| format!("{metric}, ±%")));
+        let rows = self.analysis.cells.iter().map(|one| {
+            let of = |metric: &str| -> Vec<f64> {
+                let mine = self.run.valid().filter(|record| record.cell == one.cell);
+                let values = mine.filter_map(|record| record.metrics.get(metric).copied());
+                values.filter(|value| *value > 0.0).map(f64::ln).collect()
+            };
+            let mut row = vec![one.cell.name(), one.trials.to_string()];
+            row.extend(METRICS.map(|metric| match 100.0 * deviation(&of(metric)) {
+                scatter if scatter.is_finite() => format!("{scatter:.1}"),
+                _ => "–".to_owned(),
+            }));
+            row
+        });
+        let rows = rows.collect();
+        Some(Figure::of("layouts", &[]).with_table(head, rows))
+    }
+}
+
+impl Report<'_> {
+    pub(super) fn verified(&self) -> Option<Figure> {
+        let head = "arm, replies, bodies compared, wrong bytes, wrong length, stale, malformed, \
+                    file changed, 2xx, 3xx, 4xx, 5xx, GB received";
+        let (mut rows, mut wrong) = (Vec::new(), 0);
+        for one in &self.analysis.cells {
+            let Some(gathered) = self.gathered.get(&one.cell) else { continue };
+            let checked = &gathered.checked;
+            wrong += checked.fates.sum(Fate::is_lie);
+            let replies: u64 = checked.statuses.iter().sum();
+            let counts = [
+                replies,
+                checked.verified,
+                checked.fates.get(Fate::WrongBytes),
+                checked.fates.get(Fate::WrongLength),
+                checked.fates.get(Fate::Stale),
+                checked.fates.get(Fate::Malformed),
+                checked.changed,
+                checked.statuses[2],
+                checked.statuses[3],
+                checked.statuses[4],
+                checked.statuses[5],
+            ];
+            let mut row = vec![one.cell.name()];
+            row.extend(counts.iter().map(|number| show(real(*number))));
+            row.push(show(real(checked.bytes) / 1e9));
+            rows.push(row);
+        }
+        let seen = match wrong {
+            0 => "Not one reply was wrong.".to_owned(),
+            wrong => format!("{wrong} REPLIES WERE WRONG: no number of their arms means anything."),
+        };
+        Figure::of("verified", &[("seen", &seen)]).with_rows(head.split(", "), rows)
+    }
+}
+
+impl Report<'_> {
+    pub(super) fn forest(&self) -> Option<Figure> {
+        let mut effects: Vec<_> = self.analysis.effects.iter().collect();
+        // The same program twice first: it says how far the others can be trusted.
+        effects.sort_by_key(|row| !row.cell.arm.ends_with(AGAIN));
+        let rows: Vec<Value> = effects
+            .iter()
+            .filter_map(|row| {
+                let (interval, arm) = (row.effect.interval?, self.arm(&row.cell));
+                let (name, ratio) = (row.cell.name(), row.effect.ratio);
+                Some(json!([name, ratio, interval.low, interval.high, arm]))
+            })
+            .collect();
+        let floor = self.analysis.floor;
+        let drawing = json!({ "mark": 1.0,
+            "floor": [1.0 / (1.0 + floor), 1.0 + floor],
+            "x": format!("ratio of {} to {}", words(&self.analysis.metric),
+                self.run.experiment.baseline) });
+        let percent = format!("{:.1}", 100.0 * floor);
+        let baseline = &self.run.experiment.baseline;
+        (!rows.is_empty()).then(|| {
+            Figure::of("forest", &[("floor", &percent), ("baseline", baseline)])
+                .forest(rows, drawing)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::{named, synthetic};
+    use crate::experiment::RATE;
+    use crate::record::ruled::tests::ruled;
+
+    const TEXT: &str = r#"
+experiment = { name = "made-up", question = "?", expect = "!" }
+targets = { a = {}, b = {} }
+factors."workload.rate" = ["2x", "0.5x", "1x"]
+workload = { root = ".", loop = "open" }
+calibrate = {}
+measure = { blocks = 6, again = false }
+"#;
+    const LARGE: &str = "E-2: 50.00 % timed out, not 2.04 (5/10, files of 921600 bytes)";
+
+    #[test]
+    fn each_line_has_a_verdict_and_one_odd_trial_is_none() {
+        let mut run = synthetic(TEXT, &|_| named([("good_per_s", 1_000.0)]));
+        assert!(Report::of(&run).rules().is_none(), "older runs did not keep them");
+        for record in &mut run.records {
+            let rate = record.cell.levels[RATE].as_str();
+            let breaches: &[&str] = match (record.cell.arm.as_str(), rate, record.block) {
+                ("a", "2x", 0..4) | ("b", "1x", 3) => &[LARGE],
+                _ => &[],
+            };
+            record.rules = ruled("eurosys07", breaches);
+        }
+        let report = Report::of(&run);
+        let figure = report.rules().unwrap();
+        let table = figure.table.as_ref().unwrap();
+        assert_eq!(table.head, ["line", "by [E]", "by [S]"]);
+        assert_eq!(table.rows[1], ["b", "verifies", "–"]);
+        let words = &table.rows[0][1];
+        assert!(words.starts_with("breaks from 2x on (4 of 6 trials), E-2: 50.00 %"), "{words}");
+        assert!(words.contains("921600"), "the size that fails is named: {words}");
+        assert!(figure.caption.starts_with("1 of 2 lines verify by [E], 0 of 2"), "{figure:?}");
+        let cells: Vec<Vec<&str>> =
+            report.analysis.cells.iter().map(|one| report.broken(&one.cell)).collect();
+        assert_eq!(cells.iter().flatten().count(), 1, "{cells:?}");
+        assert!(report.breaking("[E]").ends_with(": a from 2x on."), "{}", report.breaking("[E]"));
+        assert_eq!(report.breaking("[S]") + &report.breaking("[H]"), "");
+    }
+}
+
+#[cfg(test)]
+mod layouts_tests {
+    use super::*;
+    use crate::analysis::tests::{named, synthetic};
+    use crate::record::Cell;
+    use std::collections::BTreeMap;
+
+    const TEXT: &str = r#"
+experiment = { name = "layouts", question = "?", expect = "!" }
+targets.a = {}
+factors."machine.layout" = ["apart", "together"]
+workload = { root = ".", loop = "closed", connections = 1 }
+machine = { server_cpus = "0", client_cpus = "1" }
+measure = { metric = "cpu_us_per_reply", blocks = 6 }
+"#;
+
+    fn metrics(_: &Cell) -> BTreeMap<String, f64> {
+        named([("cpu_us_per_reply", 4.0)])
+    }
+
+    #[test]
+    fn each_layouts_scatter_is_told() {
+        let mut run = synthetic(TEXT, &metrics);
+        // Apart, every other block costs e^0.1 times as much; ±0.1 around their mean is 0.055.
+        for record in &mut run.records {
+            if record.cell.levels[LAYOUT] == "apart" && record.block % 2 == 0 {
+                record.metrics.insert("cpu_us_per_reply".to_owned(), 4.0 * 0.1_f64.exp());
+            }
+        }
+        let figure = Report::of(&run).layouts().expect("there is a factor");
+        let rows = figure.table.unwrap().rows;
+        let told = |layout: &str| {
+            let row = rows.iter().find(|row| row[0].contains(layout)).unwrap();
+            row[2..].to_vec()
+        };
+        assert_eq!(told("apart"), ["5.5", "–", "–"]);
+        assert_eq!(told("together"), ["0.0", "–", "–"]);
+        let text = TEXT.replace("factors.\"machine.layout\" = [\"apart\", \"together\"]", "");
+        assert!(Report::of(&synthetic(&text, &metrics)).layouts().is_none());
     }
 }

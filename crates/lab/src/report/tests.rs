@@ -65,7 +65,7 @@ fn the_page_is_whole_offline_and_small() {
 fn every_figure_that_the_page_draws_has_a_kind_that_it_knows() {
     let run = synthetic(TEXT, &metrics);
     let script = page::SCRIPTS.concat();
-    let figures = figures::figures(&Report::of(&run));
+    let figures = page::figures(&Report::of(&run));
     assert!(figures.len() >= 6, "{}", figures.len());
     // What is drawn can be saved as numbers, and the page's own check asks for them.
     let kinds = script.lines().filter_map(|line| line.strip_prefix("KINDS.")?.split(' ').next());
@@ -104,7 +104,7 @@ fn charts_over_the_rate_are_drawn_for_each_setting() {
         all
     };
     let run = synthetic(&text, &with_disk);
-    let drawn = curves::figures(&Report::of(&run));
+    let drawn = goodput::plain(&Report::of(&run));
     let of_disk = drawn.iter().filter(|figure| figure.id.starts_with("disk-requests"));
     let charts: Vec<_> = of_disk.filter_map(|figure| figure.drawing.as_ref()).collect();
     assert_eq!(charts.len(), 2);

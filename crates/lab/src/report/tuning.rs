@@ -230,8 +230,7 @@ mod tests {
     use crate::best::BestOptions;
     use crate::knee::Tried;
     use crate::race::space::Means;
-    use crate::race::{Phase, Rung};
-    use crate::race::{Settled, Site};
+    use crate::race::{Phase, Rung, Settled, Site};
     use crate::record::ruled::tests::ruled;
     use crate::stats::Interval;
 

@@ -179,7 +179,7 @@ fn the_text_has_every_table_that_the_page_has() {
     let report = Report::of(&run);
     let text = page::markdown(&report).unwrap();
     let mut tables = 0;
-    for figure in figures::figures(&report) {
+    for figure in page::figures(&report) {
         let Some(table) = figure.table else { continue };
         tables += 1;
         let title = format!("\n### {}\n", figure.title);
@@ -194,7 +194,7 @@ fn the_text_has_every_table_that_the_page_has() {
 #[test]
 fn a_whole_run_has_every_figure_with_caption_and_numbers() {
     let (run, folder) = whole_run();
-    let figures = figures::figures(&Report::of(&run));
+    let figures = page::figures(&Report::of(&run));
     let has =
         |id: &str| figures.iter().find(|figure| figure.id == id).unwrap_or_else(|| panic!("{id}"));
     let ids = "goodput overflows latency-p50 latency-p99 latency-p999 hockey-stick scaling forest \
