@@ -181,10 +181,8 @@ pub fn all() -> Vec<Paper> {
 mod tests {
     use super::*;
     use crate::experiment::claim_index::CLAIMS;
-    use crate::experiment::library;
-    use crate::experiment::{Scale, parse};
-    use crate::profile::categories::Category;
-    use crate::profile::shares::PLACES;
+    use crate::experiment::{Scale, library, parse};
+    use crate::profile::categories::{Category, PLACES};
 
     /// The arms of an experiment, None for one that is not there yet.
     fn arms(name: &str) -> Option<Vec<String>> {

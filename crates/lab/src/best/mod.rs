@@ -1,7 +1,6 @@
 //! `regatta lab best`: the best settings for a site on this machine, found by racing them.
 
 mod stage;
-mod text;
 
 use crate::env::spec::STANDS_IN;
 use crate::experiment::{Experiment, Scale, parse};
@@ -162,7 +161,7 @@ fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
             let mut lines = sentences(&settled, &decision);
             let label = run.manifest.label.iter();
             lines.extend(label.map(|label| format!("{label}: {}.", STANDS_IN)));
-            let text = text::configuration(&settled.root, decision.advice.as_ref(), &lines);
+            let text = stage::configuration(&settled.root, decision.advice.as_ref(), &lines);
             let written = fs::write(run.directory.join(CONFIGURATION), &text)
                 .map_err(|error| error.to_string())
                 .and_then(|()| report::write(&run));
@@ -244,7 +243,7 @@ fn open(
         run.mend().map_err(failed)?;
         return Ok((run, settled));
     }
-    let text = text::experiment(&settled, &[]).map_err(failed)?;
+    let text = stage::experiment(&settled, &[]).map_err(failed)?;
     let experiment = experiment(&text)?;
     // With a limit on memory that is what there is.
     let limit = experiment.environment.clone().limited(settled.site.bytes).memory_bytes;

@@ -1,14 +1,13 @@
 //! The keeper: a process that makes an environment, holds its namespaces, and undoes it when
 //! whoever asked for it is done or dead.
 
-use super::Record;
 use super::disk::MountedDisk;
 use super::groups::Hierarchies;
 use super::ledger::Ledger;
-use super::network::Link;
+use super::network::{self, Link};
 use super::servant::{Servant, die_with_keeper, is_abandoned, order, say};
 use super::spec::{Pages, REALTIME_MAX, Spec};
-use super::{enter, pages, settings, slow};
+use super::{Record, enter, pages, slow};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +52,7 @@ impl Keeper {
         }
         if let Some(network) = &spec.network {
             let link = Link::make(network)?;
-            (record.settings, record.left_alone) = settings::apply(network, spec.profile)?;
+            (record.settings, record.left_alone) = network::apply(network, spec.profile)?;
             record.network = Some(link.describe(network)?);
             self.link = Some(link);
         }

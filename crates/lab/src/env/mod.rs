@@ -18,7 +18,6 @@ mod allowed;
 mod disk;
 pub mod disklog;
 mod enter;
-mod ext4;
 mod glance;
 mod groups;
 mod keeper;
@@ -28,7 +27,6 @@ mod model;
 mod network;
 mod pages;
 mod servant;
-mod settings;
 mod simdisk;
 mod slow;
 pub mod spec;
@@ -43,9 +41,8 @@ pub use lack::Lack;
 #[cfg(test)]
 pub(crate) use lack::STAND_IN;
 pub use ledger::{Listed, Made, Owner, clean, list, place as ledgers};
-pub use network::Described as DescribedNetwork;
+pub use network::{Described as DescribedNetwork, Setting};
 pub(crate) use pages::{settle as settle_pages, space};
-pub use settings::Setting;
 pub use spec::Spec;
 
 use enter::Entry;

@@ -5,7 +5,6 @@
 
 pub mod categories;
 pub mod flame;
-pub(crate) mod shares;
 
 use crate::group::INTERRUPTED;
 use crate::journal::{Run, append, write_whole};
@@ -282,8 +281,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Experiment, plan};
-    use crate::experiment::{Scale, parse};
+    use crate::experiment::{Experiment, Scale, parse, plan};
 
     const TEXT: &str = r#"
 experiment = { name = "x", question = "?", expect = "!", baseline = "a" }

@@ -7,12 +7,11 @@
 //! the probes showed and the seed alone, so an interrupted race goes on where it was.
 
 mod decision;
-mod site;
 pub mod space;
 mod told;
 
 pub use decision::{Decision, Duel, Finalist, Verified};
-pub use site::Site;
+pub use space::Site;
 pub(crate) use told::{CONFIGURATION, DECISION, RUNGS_FILE, SETTLED, sentences};
 pub use told::{Settled, Told, told};
 

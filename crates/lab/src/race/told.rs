@@ -1,7 +1,6 @@
 //! A race, as far as it has come: read from its run, and said in sentences.
 
-use super::site::Site;
-use super::space::{Candidate, Means};
+use super::space::{Candidate, Means, Site};
 use super::{Decision, Duel, Finalist, RUNS_MIN, Rung, Verified};
 use crate::journal::Run;
 use crate::knee::Found;

@@ -1,12 +1,11 @@
-//! Costs of a reply: processor time and instructions; profiles by the categories of [E] table 1 and,
-//! over the load, by system call ([H] figures 4, 5, 7 and 8); what the machine counted.
+//! Costs of a reply: processor time and instructions; profiles by the categories of [E] table 1
+//! and, over the load, by system call ([H] figures 4, 5, 7 and 8); what the machine counted.
 
 use super::Report;
 use super::figure::{self, Figure, rate};
 use crate::analysis::CellSummary;
 use crate::experiment::RATE;
-use crate::profile::categories::{Category, Part};
-use crate::profile::shares::{PLACES, shares};
+use crate::profile::categories::{Category, PLACES, Part, shares};
 use crate::profile::{self, Profile, Source};
 use crate::record::Cell;
 use crate::units::show;

@@ -1,12 +1,13 @@
-//! Where trials take place: on the machine itself, or in an environment made for them.
+//! Places of trials: the machine itself, or an environment made for them; connections that a
+//! server's listeners dropped, and processes that were killed for want of memory.
 
 use crate::env::spec::{Disk, IN_PROCESS, Pages};
 use crate::env::{self, Environment, Glance, Lack, Place, Record, Spec};
 use crate::experiment::Experiment;
 use crate::record::{Cell, Numbers};
-use crate::servers::process::run_to_end;
-use crate::servers::{listen_drops, out_of_memory};
+use crate::servers::process::{output_of, run_to_end};
 use crate::units::files::At;
+use regatta_load::engine::Kernel;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -186,8 +187,8 @@ impl Room {
         let keeper = self.environment.as_deref().map(|one| one.record().keeper);
         match keeper.filter(|_| self.addresses().is_some()) {
             // All that listens in the network is the server's.
-            Some(keeper) => listen_drops::so_far(Some(keeper), PORT),
-            None => ports.iter().map(|port| listen_drops::so_far(None, *port)).sum(),
+            Some(keeper) => so_far(Some(keeper), PORT),
+            None => ports.iter().map(|port| so_far(None, *port)).sum(),
         }
     }
 
@@ -201,7 +202,7 @@ impl Room {
     /// limited, else of the machine's; None: nobody can tell.
     pub(crate) fn out_of_memory(&self) -> Option<u64> {
         let record = self.environment.as_deref().map(Environment::record);
-        out_of_memory::out_of_memory(record.and_then(|record| record.groups.memory.as_deref()))
+        out_of_memory(record.and_then(|record| record.groups.memory.as_deref()))
     }
 
     pub(crate) fn look(&self) -> Option<Glance> {
@@ -248,6 +249,42 @@ fn listening(table: &str, port: u16) -> bool {
     })
 }
 
+/// So far, of whoever listens at `port`. `keeper` is a process of the network, if that is the
+/// server's alone. None where nobody can tell.
+pub(crate) fn so_far(keeper: Option<u32>, port: u16) -> Option<u64> {
+    if let Some(keeper) = keeper {
+        return Some(Kernel::read_of(&keeper.to_string()).listen_drops);
+    }
+    let port = format!(":{port}");
+    parse_drops(&output_of(&["ss", "-Hltnm", "sport", "=", &port])?)
+}
+
+/// The drops (`d` of `skmem`, ss(8)) of all listeners in ss's answer; None without any.
+fn parse_drops(said: &str) -> Option<u64> {
+    let counts = said.split("skmem:(").skip(1).map(|rest| {
+        let inside = rest.split(')').next()?;
+        inside.split(',').find_map(|part| part.strip_prefix('d')?.parse::<u64>().ok())
+    });
+    counts.reduce(|sum, one| Some(sum? + one?)).flatten()
+}
+
+/// Processes that the kernel has killed for want of memory: in a control group of either version,
+/// or without one on the whole machine. None where it does not say.
+pub(crate) fn out_of_memory(group: Option<&Path>) -> Option<u64> {
+    let read = |path: &Path| parse(&fs::read_to_string(path).ok()?);
+    match group {
+        Some(group) => {
+            ["memory.events", "memory.oom_control"].iter().find_map(|file| read(&group.join(file)))
+        }
+        None => read(Path::new("/proc/vmstat")),
+    }
+}
+
+/// The line `oom_kill N`, which all three files have.
+fn parse(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::listening;
@@ -259,5 +296,51 @@ mod tests {
                      1: 0101090A:1F91 0101090A:1F90 01 00000000:00000000 00:00000000\n";
         assert!(listening(table, 8_080));
         assert!(!listening(table, 8_081) && !listening("", 8_080));
+    }
+}
+
+#[cfg(test)]
+mod listen_drops_tests {
+    use super::*;
+    use regatta_testkit::skips::skip;
+    use std::net::TcpListener;
+
+    #[test]
+    fn drops_are_those_of_the_port() {
+        let said = "LISTEN 102 128 127.0.0.1:42029 0.0.0.0:*\n\t \
+                    skmem:(r0,rb131072,t0,tb16384,f0,w0,o0,bl0,d39692)\nLISTEN 0 128 ...\n\t \
+                    skmem:(r0,rb131072,t0,tb16384,f0,w0,o0,bl0,d8)\n";
+        assert_eq!(parse_drops(said), Some(39_700));
+        assert_eq!(parse_drops(""), None, "nobody listens");
+        assert_eq!(parse_drops("skmem:(r0,rb1)"), None, "an ss of long ago");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        match output_of(&["ss", "-V"]) {
+            Some(_) => assert_eq!(so_far(None, port), Some(0)),
+            None => skip("needs ss"),
+        }
+        assert!(so_far(Some(std::process::id()), port).is_some());
+    }
+}
+
+#[cfg(test)]
+mod out_of_memory_tests {
+    use super::*;
+    use crate::folder::Folder;
+
+    #[test]
+    fn kills_are_counted_in_both_versions_and_on_the_machine() {
+        let one = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
+        let two = "low 0\nhigh 0\nmax 12\noom 4\noom_kill 2\noom_group_kill 1\n";
+        assert_eq!((parse(one), parse(two)), (Some(3), Some(2)));
+        assert_eq!(parse("oom_kill_disable 0\n"), None, "a kernel of long ago");
+        let folder = Folder::new("lab-test");
+        assert_eq!(out_of_memory(Some(&*folder)), None);
+        for (file, text, kills) in [("memory.oom_control", one, 3), ("memory.events", two, 2)] {
+            fs::write(folder.join(file), text).unwrap();
+            assert_eq!(out_of_memory(Some(&*folder)), Some(kills), "{file}");
+        }
+        let vmstat = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+        assert_eq!(out_of_memory(None).is_some(), vmstat.contains("oom_kill "));
     }
 }

@@ -2,11 +2,10 @@
 
 mod certificate;
 pub(crate) mod environments;
-mod listen_drops;
-mod out_of_memory;
 pub(crate) mod process;
 
-use crate::env::{self, spec::Disk};
+use crate::env;
+use crate::env::spec::Disk;
 use crate::experiment::client::LoadNeeds;
 use crate::experiment::{Encryption, Machine, Program, Target};
 use crate::group::{INTERRUPTED, STEP};

@@ -4,8 +4,7 @@
 //!  ours compares a reply, byte by byte │ it, to warm up │ it, watched │ ours compares again
 //! ```
 
-use super::load_command::Asked;
-use super::served::Served;
+use super::load_command::{Asked, Served};
 use super::{Bench, PATIENCE, h2load, said, wrk};
 use crate::experiment::{Ask, Client, Encryption, Machine, RequestFields};
 use crate::units::files::At;

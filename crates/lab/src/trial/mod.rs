@@ -6,18 +6,15 @@ mod guard;
 mod h2load;
 pub(crate) mod load_command;
 pub(crate) mod numbers;
-mod served;
-mod warm_up;
 mod wrk;
 
 pub(crate) use numbers::metrics;
 
 use crate::experiment::client::{FIELDS, LoadNeeds, STREAMS, TARGET, TLS};
-use crate::experiment::multiples;
 use crate::experiment::plan::{LAYOUT_TRIAL_S, LAYOUT_TRIALS, Planned};
 use crate::experiment::{
     Client, CpuLayout, Encryption, Experiment, Guards, LAYOUT, Loop, Machine, Measure, Program,
-    RequestFields, Target, Warm,
+    RequestFields, Target, Warm, multiples,
 };
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
@@ -26,15 +23,16 @@ use crate::knee::{Overload, Tried};
 use crate::machines::Far;
 use crate::programs::OwnPrograms;
 use crate::record::{self, Cell, Probe, Record};
-use crate::servers::{environments::Rooms, last_message};
+use crate::servers::environments::Rooms;
+use crate::servers::last_message;
 use crate::trial::beside::{Beside, Point};
 use crate::trial::load_command::Asked;
 use crate::units::date::unix_ms;
 use crate::watch::perf::{Recorder, TAIL_S};
 use crate::watch::{Counting, Seen, cores};
+use load_command::Wanted;
 use numbers::{series, spectrum};
 use regatta_load::engine::Outcome;
-use served::Wanted;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -210,7 +208,7 @@ impl Bench<'_> {
                 (record.spectrum, record.series) =
                     (spectrum(&found), series(&found, planned_s, &seen.seconds_sampled));
                 let settled = match measure.warm {
-                    Warm::Found => warm_up::settle(&mut record, measure.warm_s),
+                    Warm::Found => guard::settle(&mut record, measure.warm_s),
                     Warm::Fixed => Ok(None),
                 };
                 record.reasons.extend(settled.as_ref().err().cloned());

@@ -1,24 +1,17 @@
 //! What servers and the machine say of a stretch of time: processor time, counters, instructions.
 
 pub mod cores;
-mod memory;
 pub(crate) mod perf;
 pub mod perf_script;
-pub(crate) mod processors;
-mod run_delay;
 pub(crate) mod sample;
 mod stages;
 pub(crate) mod stalls;
-pub(crate) mod stream;
-pub mod system_calls;
 mod usage;
 
 use crate::record::Numbers;
 use crate::servers::process::{GONE, TASKS_MAX, output_of, threads};
 use crate::stats::count;
-use crate::watch::processors::Processors;
-use crate::watch::run_delay::Tasks;
-use crate::watch::usage::Used;
+use crate::watch::usage::{Processors, Tasks, Used};
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
 use serde_json::Value;
@@ -59,7 +52,7 @@ pub(crate) struct Counting {
     pub(crate) counters: bool,
     /// [`stalls::NAMES`], too.
     pub(crate) stalls: bool,
-    /// How fast the server's processors stream through memory ([`stream::mbyte_per_s`]), too.
+    /// How fast the server's processors stream through memory ([`cores::mbyte_per_s`]), too.
     pub(crate) streaming: bool,
 }
 
@@ -126,7 +119,7 @@ impl Seen {
     /// share of the time of each of the server's processors.
     pub(crate) fn leave_out(&mut self, taken: f64) {
         self.leave_out_load(taken);
-        self.shares = processors::without(&self.shares, taken);
+        self.shares = usage::without(&self.shares, taken);
     }
 
     /// Leaves out what a load on the server's processors took of them. The shares stay those of
@@ -221,7 +214,7 @@ impl<'a> Watch<'a> {
         }
         let all = seconds * TICKS;
         let mut held = gauges(&last.counters);
-        held.extend(memory::held(pids));
+        held.extend(usage::held(pids));
         let mut counters = grown(&first.counters, &last.counters);
         counters.extend(stages::spreads(&first.takes, &last.takes));
         Seen {
@@ -234,7 +227,7 @@ impl<'a> Watch<'a> {
             foreign: (used - own * TICKS).max(0.0) / (all * count(cpus.len().max(1))),
             kept,
             steal: stolen / (all * count(last.processors.len().max(1))),
-            shares: processors::shares(&first.processors, &last.processors, cpus),
+            shares: usage::shares(&first.processors, &last.processors, cpus),
             server,
             seconds,
             missing,
@@ -251,7 +244,7 @@ impl Reading {
         };
         let (counters, takes, replaced) = (counters(&top), stages::takes(&top), replaced(&top));
         let (used, group_s) = (Used::of_processes(pids), group.and_then(usage::of_group));
-        let processors = processors::now();
+        let processors = usage::now();
         Self { at: Instant::now(), used, group_s, processors, counters, takes, replaced }
     }
 }

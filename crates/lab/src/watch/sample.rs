@@ -1,8 +1,8 @@
 //! Once a second during a trial: how busy the server is, and what the hypervisor took.
 
 use crate::servers::process::sleep_until;
-use crate::watch::usage::Used;
-use crate::watch::{TICKS, processors};
+use crate::watch::TICKS;
+use crate::watch::usage::{self, Used};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -74,7 +74,7 @@ impl Samples {
 
 impl Look {
     fn take(pids: &[u32]) -> Self {
-        let all = processors::now();
+        let all = usage::now();
         let stolen: f64 = all.values().map(|ticks| ticks.steal()).sum();
         let stolen_s = stolen / TICKS / crate::stats::count(all.len().max(1));
         Self { at: Instant::now(), used: Used::of(pids), stolen_s }

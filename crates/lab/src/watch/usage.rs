@@ -1,8 +1,10 @@
-//! What a server's processes and tasks have used, each on its own: one that ends takes nothing of
-//! the sums along, and is known to have ended.
+//! Time, switches and memory that a server's processes and tasks have used, each on its own, and
+//! how long they were ready to run while others had their processors; what the processors did, as
+//! mpstat shows it.
 
 use crate::record::Numbers;
 use crate::servers::process;
+use crate::stats::count;
 use crate::watch::TICKS;
 use std::collections::BTreeMap;
 use std::fs;
@@ -193,6 +195,171 @@ impl Stat {
     }
 }
 
+/// What a processor's time goes to, as the share of each is called.
+const NAMES: [&str; 7] = [
+    // Programs, low priority included.
+    "user_share",
+    // The kernel for programs.
+    "system_share",
+    "idle_share",
+    // Nothing to do while somebody waits for a disk.
+    "waiting_share",
+    "irq_share",
+    // What interrupts left for later: packets that arrive, for example.
+    "softirq_share",
+    // What the hypervisor took.
+    "steal_share",
+];
+
+/// Ticks of `/proc/stat` since boot of one processor (`proc_stat(5)`), in the order of [`NAMES`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Ticks([f64; 7]);
+
+/// By the processor's number.
+pub(crate) type Processors = BTreeMap<usize, Ticks>;
+
+impl Ticks {
+    /// What programs used. Interrupts are the network's and nobody's.
+    pub(crate) fn busy(self) -> f64 {
+        self.0[0] + self.0[1]
+    }
+
+    /// What the hypervisor took.
+    pub(crate) fn steal(self) -> f64 {
+        self.0[6]
+    }
+}
+
+/// Reads `/proc/stat` now; empty where there is none.
+pub(crate) fn now() -> Processors {
+    parse(&fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+/// Reads the text of `/proc/stat`.
+pub(crate) fn parse(stat: &str) -> Processors {
+    let line = |line: &str| {
+        let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
+        let cpu: usize = words.next()?.parse().ok()?;
+        let ticks: Vec<f64> = words.map(|word| word.parse().unwrap_or(0.0)).collect();
+        let at = |place: usize| ticks.get(place).copied().unwrap_or_default();
+        Some((cpu, Ticks([at(0) + at(1), at(2), at(3), at(4), at(5), at(6), at(7)])))
+    };
+    stat.lines().filter(|text| !text.starts_with("cpu ")).filter_map(line).collect()
+}
+
+/// What the processors `cpus` did between two readings, as shares that add up to 1; without any,
+/// all processors. Empty if no tick passed.
+pub(crate) fn shares(before: &Processors, after: &Processors, cpus: &[usize]) -> Numbers {
+    let mut sums = Numbers::new();
+    for (cpu, ticks) in after {
+        if !cpus.is_empty() && !cpus.contains(cpu) {
+            continue;
+        }
+        let before = before.get(cpu).copied().unwrap_or_default();
+        for (name, (now, then)) in NAMES.into_iter().zip(ticks.0.into_iter().zip(before.0)) {
+            // The kernel's count of idle ticks can step back a little.
+            *sums.entry(name.to_owned()).or_default() += (now - then).max(0.0);
+        }
+    }
+    whole(sums)
+}
+
+/// The shares of what is left of the processors, without somebody who ran as a program for `taken`
+/// of their time. They add up to 1; empty if nothing is left.
+pub(crate) fn without(shares: &Numbers, taken: f64) -> Numbers {
+    let mut left = shares.clone();
+    if let Some(share) = left.get_mut("user_share") {
+        *share = (*share - taken).max(0.0);
+    }
+    whole(left)
+}
+
+/// Scaled so that they add up to 1; empty where they are nothing together.
+fn whole(mut parts: Numbers) -> Numbers {
+    let all: f64 = parts.values().sum();
+    if all <= 0.0 {
+        return Numbers::new();
+    }
+    parts.values_mut().for_each(|part| *part /= all);
+    parts
+}
+
+const NS: f64 = 1e9;
+
+/// What every task of a server has done since it started, by task: seconds for which it ran, and
+/// for which it was ready and waited for a processor.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Tasks(BTreeMap<u32, (f64, f64)>);
+
+impl Tasks {
+    /// Those of some processes, now; empty where the kernel does not say, or they are too many.
+    pub(crate) fn of(pids: &[u32]) -> Self {
+        let mut tasks = BTreeMap::new();
+        for (task, place) in process::few_tasks(pids) {
+            let text = fs::read_to_string(place.join("schedstat")).unwrap_or_default();
+            tasks.extend(parse_schedstat(&text).map(|times| (task, times)));
+        }
+        Self(tasks)
+    }
+
+    /// The share of `seconds` until `later` for which others kept the server from its processors,
+    /// of which there are `processors`: at least that much, since a task that is ready may also
+    /// wait for its own kind. None: the kernel does not say, or no longer says it of some, whose
+    /// time would be taken for others'.
+    pub(crate) fn kept(&self, later: &Self, seconds: f64, processors: usize) -> Option<f64> {
+        let grown = later.0.iter().map(|(task, after)| {
+            let before = self.0.get(task).copied().unwrap_or_default();
+            (after.0 - before.0, after.1 - before.1)
+        });
+        let grown: Vec<(f64, f64)> = grown.collect();
+        let ended = self.0.keys().any(|task| !later.0.contains_key(task));
+        if grown.is_empty() || ended || seconds <= 0.0 {
+            return None;
+        }
+        let all: f64 = grown.iter().map(|(ran, _)| ran).sum();
+        let own_kind = |ran: f64| (all - ran) / count(processors.max(1));
+        let kept = grown.iter().map(|(ran, waited)| waited - own_kind(*ran));
+        Some(kept.fold(0.0, f64::max) / seconds)
+    }
+}
+
+/// Reads `/proc/PID/task/TID/schedstat`: ns that it ran, ns that it waited to run, turns.
+fn parse_schedstat(text: &str) -> Option<(f64, f64)> {
+    let mut words = text.split_ascii_whitespace().map(str::parse::<f64>);
+    Some((words.next()?.ok()? / NS, words.next()?.ok()? / NS))
+}
+
+/// What the kernel has of its own memory for the stack of a task, KiB (x86-64 and arm64).
+const KERNEL_STACK_KIB: f64 = 16.0;
+
+/// What processes hold together, MiB; a number that one of them does not tell is left out.
+///
+/// Each page counts once for all in `pss_mib`, and for each process that has it in `rss_mib`.
+pub(crate) fn held(pids: &[u32]) -> Numbers {
+    let read = |file: &str| {
+        let each = pids.iter().map(|pid| fs::read_to_string(format!("/proc/{pid}/{file}")).ok());
+        each.collect::<Option<Vec<String>>>().unwrap_or_default()
+    };
+    sums(&read("status"), &read("smaps_rollup"))
+}
+
+/// The sums over what each process tells.
+fn sums(status: &[String], rollup: &[String]) -> Numbers {
+    let numbers = [
+        ("pss_mib", rollup, "Pss:", 1.0),
+        ("rss_mib", status, "VmRSS:", 1.0),
+        ("anonymous_mib", status, "RssAnon:", 1.0),
+        ("page_tables_mib", status, "VmPTE:", 1.0),
+        ("kernel_stacks_mib", status, "Threads:", KERNEL_STACK_KIB),
+    ];
+    let mib = |(name, texts, line, kib): (&str, &[String], &str, f64)| {
+        let sum: Option<f64> = texts.iter().map(|text| numbered(text, line)).sum();
+        let sum = sum.filter(|sum| *sum > 0.0)?;
+        Some((name.to_owned(), sum * kib / 1_024.0))
+    };
+    numbers.into_iter().filter_map(mib).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,5 +473,132 @@ mod tests {
         drop(go);
         sleeper.join().unwrap();
         assert!(Used::of(&[u32::MAX]).tasks.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod processors_tests {
+    use super::*;
+    use crate::record::numbers;
+
+    const BEFORE: &str =
+        "cpu  9 9 9 9\ncpu0 100 1 50 900 5 7 8 3 0 0\ncpu1 1 0 2 3 4 5 6 7\nintr 1\n";
+    const AFTER: &str = "cpu0 110 1 70 930 15 7 28 13 0 0\ncpu1 1 0 2 3 4 5 6 7\n";
+
+    #[test]
+    fn processors_are_read() {
+        let found = parse(BEFORE);
+        assert_eq!((found[&0].busy(), found[&0].steal()), (151.0, 3.0));
+        assert_eq!((found[&1].busy(), found[&1].0[5]), (3.0, 6.0));
+        assert_eq!(found.len(), 2);
+        // A line that is cut short, and none at all.
+        assert_eq!(parse("cpu3 4\ncpux 1\ncpu")[&3].busy(), 4.0);
+        assert!(parse("").is_empty());
+    }
+
+    #[test]
+    fn shares_add_up_to_all_of_the_time() {
+        let shares = shares(&parse(BEFORE), &parse(AFTER), &[0]);
+        let of = |name: &str| shares[name];
+        assert_eq!((of("user_share"), of("system_share"), of("idle_share")), (0.1, 0.2, 0.3));
+        assert_eq!((of("softirq_share"), of("waiting_share"), of("steal_share")), (0.2, 0.1, 0.1));
+        assert!((shares.values().sum::<f64>() - 1.0).abs() < 1e-12);
+        assert!(super::shares(&parse(BEFORE), &parse(AFTER), &[1]).is_empty(), "it stood still");
+    }
+
+    #[test]
+    fn what_was_taken_on_purpose_is_no_share() {
+        let seen = numbers([
+            ("user_share", 0.64),
+            ("system_share", 0.2),
+            ("idle_share", 0.12),
+            ("waiting_share", 0.04),
+        ]);
+        let left = without(&seen, 0.6);
+        // As if the processor had been so slow from the start.
+        for (name, share) in [
+            ("user_share", 0.1),
+            ("system_share", 0.5),
+            ("idle_share", 0.3),
+            ("waiting_share", 0.1),
+        ] {
+            assert!((left[name] - share).abs() < 1e-9, "{left:?}");
+        }
+        // Ticks saw a little less of it than there was.
+        let left = without(&numbers([("user_share", 0.58), ("system_share", 0.42)]), 0.6);
+        assert_eq!(left, numbers([("user_share", 0.0), ("system_share", 1.0)]));
+        let all = numbers([("user_share", 1.0)]);
+        assert_eq!(without(&numbers([("user_share", 0.64)]), 0.0), all);
+        assert!(without(&all, 1.0).is_empty() && without(&Numbers::new(), 0.0).is_empty());
+    }
+}
+
+#[cfg(test)]
+mod run_delay_tests {
+    use super::{Tasks, parse_schedstat};
+
+    fn tasks(times: &[(f64, f64)]) -> Tasks {
+        Tasks((0_u32..).zip(times.iter().copied()).collect())
+    }
+
+    #[test]
+    fn waiting_for_ones_own_kind_is_not_being_kept() {
+        let none = Tasks::default();
+        for (times, processors, kept) in [
+            // One loop that is never kept, and one that is for half of the time.
+            (&[(7.0, 0.1)][..], 1, 0.01),
+            (&[(5.0, 5.0)], 1, 0.5),
+            // Four that share a processor among themselves: they wait for each other only.
+            (&[(2.5, 7.5), (2.5, 7.5), (2.5, 7.5), (2.5, 7.5)], 1, 0.0),
+            // Four that share it with somebody who takes half of it.
+            (&[(1.25, 8.75), (1.25, 8.75), (1.25, 8.75), (1.25, 8.75)], 1, 0.5),
+            (&[(5.0, 5.0), (5.0, 5.0)], 2, 0.25),
+        ] {
+            let found = none.kept(&tasks(times), 10.0, processors).unwrap();
+            assert!((found - kept).abs() < 1e-9, "{times:?}: {found}");
+        }
+        let (before, after) = (tasks(&[(5.0, 5.0)]), tasks(&[(6.0, 5.5)]));
+        assert_eq!(before.kept(&after, 2.0, 1), Some(0.25));
+        assert_eq!(none.kept(&none, 1.0, 1), None);
+        // A helper that has ended had the processor meanwhile, or not.
+        let with_helper = tasks(&[(5.0, 5.0), (1.0, 0.0)]);
+        assert_eq!(with_helper.kept(&after, 2.0, 1), None);
+        assert_eq!(parse_schedstat("2000000000 500000000 9\n"), Some((2.0, 0.5)));
+        assert_eq!(parse_schedstat(""), None);
+    }
+}
+
+#[cfg(test)]
+mod memory_tests {
+    use super::*;
+    use crate::record::numbers;
+
+    #[test]
+    fn lines_are_found_by_their_names() {
+        let text = "Name:\tcat\nVmRSS:\t    2048 kB\nRssAnon:\t     512 kB\nThreads:\t3\n";
+        let rows =
+            [("VmRSS:", Some(2_048.0)), ("Threads:", Some(3.0)), ("Rss:", None), ("Name:", None)];
+        for (name, expect) in rows {
+            assert_eq!(numbered(text, name), expect, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_process_counts_or_none_does() {
+        let texts = |lines: [&str; 2]| lines.map(str::to_owned);
+        let status =
+            texts(["VmRSS: 1024 kB\nVmPTE: 512 kB\nThreads: 3", "VmRSS: 512 kB\nThreads: 1"]);
+        let sums = sums(&status, &texts(["Pss: 256 kB", "Pss: 256 kB"]));
+        let expect = [("kernel_stacks_mib", 0.0625), ("pss_mib", 0.5), ("rss_mib", 1.5)];
+        assert_eq!(sums, numbers(expect));
+    }
+
+    #[test]
+    fn our_own_memory_is_seen() {
+        let held = held(&[std::process::id()]);
+        assert!(held["rss_mib"] > held["anonymous_mib"], "{held:?}");
+        assert!(held["page_tables_mib"] > 0.0, "{held:?}");
+        assert!(held["kernel_stacks_mib"] >= 2.0 / 64.0, "this thread and the first: {held:?}");
+        assert!(super::held(&[std::process::id(), u32::MAX]).is_empty(), "one of them has ended");
     }
 }
