@@ -3,7 +3,6 @@
 use super::{Ask, CpuLayout, Experiment, LAYOUT, Loop, Mode, Program, Target, Warm};
 use crate::programs::{self, Other};
 use regatta_load::named;
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The factors that are about single requests.
