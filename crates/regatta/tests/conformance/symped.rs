@@ -82,7 +82,7 @@ pub(crate) fn sockets_of_their_own_share_one_port() {
     assert_eq!(spread(&server).len(), 3);
 }
 
-/// Two processes of which a connection wakes one, with room for two connections each.
+/// Two processes with room for two connections each. A connection wakes one of them.
 fn with_room_for_four(when_full: &str) -> Server {
     let room = ["event.processes=2", "limits.connections_max=4", "event.listen=exclusive"];
     let full = format!("accept.when_full={when_full}");
