@@ -334,7 +334,10 @@ impl<F> Streams<F> {
         let stream = Stream::new(id, window);
         match self.places.get_mut(at.index()) {
             Some(place) => *place = stream,
-            None => self.places.push(stream),
+            None => {
+                self.grow();
+                self.places.push(stream);
+            }
         }
         self.open.set(at, true);
         self.schedule.enter(at, priority);
@@ -727,6 +730,16 @@ impl<F> Streams<F> {
             self.deadline = until;
         } else if before == self.deadline {
             self.deadline = self.earliest();
+        }
+    }
+
+    /// Makes room for another place: for twice as many as there are, and never for more than may be
+    /// open.
+    fn grow(&mut self) {
+        let len = self.places.len();
+        if len == self.places.capacity() {
+            let most = usize::from(self.streams_max).saturating_sub(len);
+            self.places.reserve_exact(len.max(KEPT_PLACES).min(most));
         }
     }
 

@@ -62,6 +62,12 @@ fn places_are_bounded_and_used_again() {
     streams.check_invariants();
     streams.all().places().for_each(|at| drop(streams.close(at)));
     assert!(streams.places.capacity() <= KEPT_PLACES, "a burst leaves no memory");
+    // There is memory for no more than may be open.
+    let mut streams = Table::new(100);
+    for id in 0..100 {
+        open(&mut streams, id);
+    }
+    assert_eq!(streams.places.capacity(), 100);
 }
 
 #[test]
