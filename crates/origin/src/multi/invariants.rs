@@ -1,5 +1,5 @@
 //! Facts about the streams of a connection that hold between calls.
-use super::{LOADED_BYTES_MAX, Stage, Streams};
+use super::{Stage, Streams, load::LOADED_BYTES_MAX};
 use regatta_op::{DISK_OPS_MAX, Tick};
 
 impl<F> Streams<F> {

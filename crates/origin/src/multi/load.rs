@@ -1,0 +1,76 @@
+//! Reads of bodies in files, ahead of the frames that they are sent in.
+use super::{Slot, Stage, Streams};
+use alloc::vec::Vec;
+use core::mem;
+use regatta_op::{Op, ReadReq, Segment, Tick};
+
+/// The most bytes of files that the streams of a connection have read and not put into frames.
+pub(crate) const LOADED_BYTES_MAX: u64 = 128 << 10;
+/// The most bytes of one read. A read that the disk is slow to answer leaves room for others.
+pub(crate) const LOAD_BYTES_MAX: u64 = 96 << 10;
+/// Room for bytes of files that is too little to begin another read.
+const LOADED_ROOM_MIN: u64 = 16 << 10;
+
+impl<F> Streams<F> {
+    /// The most bytes that the next read of a body can be for; 0 if there is none now. `window`:
+    /// bytes of bodies that the client permits for the connection.
+    pub(crate) fn loadable(&self, window: u64) -> u64 {
+        let room = LOADED_BYTES_MAX.saturating_sub(self.unsent);
+        if self.files.is_empty() || room < LOADED_ROOM_MIN || self.free_ticket().is_none() {
+            return 0;
+        }
+        room.min(LOAD_BYTES_MAX).min(window)
+    }
+
+    /// True if a body is read before another exchange gets a ticket.
+    pub(crate) fn prefers_load(&self) -> bool {
+        self.schedule.reads_next(self.files, self.wanting)
+    }
+
+    /// Reads the next part of a body that is in a file: that of the stream which is next by
+    /// priority. It must be done at `until`. The connection's window is charged for it now.
+    ///
+    /// # Errors
+    /// The buffer, if there is nothing to read now ([`Self::loadable`]).
+    pub(crate) fn load(
+        &mut self,
+        window: u64,
+        until: Tick,
+        buffer: Vec<u8>,
+    ) -> Result<Op<F>, Vec<u8>>
+    where
+        F: Clone,
+    {
+        let most = self.loadable(window);
+        if most == 0 {
+            return Err(buffer);
+        }
+        let places = &self.places;
+        let next = self.schedule.next_read(self.files, |at| places[at.index()].id);
+        let (Some(at), Some(free)) = (next, self.free_ticket()) else { return Err(buffer) };
+        let stream = self.get_mut(at);
+        let bytes = most.min(stream.file_bytes()).min(u64::try_from(stream.window).unwrap_or(0));
+        let Some(Segment::File { file, at: start, .. }) = stream.out.segments().next() else {
+            return Err(buffer);
+        };
+        let req = ReadReq { file: file.clone(), at: *start, len: bytes, buffer };
+        stream.out.advance(bytes);
+        self.unsent += bytes;
+        self.loads[free] = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let ticket = self.assign(free, at);
+        self.enter(at, Stage::Loads(ticket), until);
+        Ok(Op::Read(ticket, req))
+    }
+
+    /// A part of a body has been read: it is sent next. Returns the buffer of the part before it.
+    pub(crate) fn loaded(&mut self, at: Slot, bytes: Vec<u8>) -> Vec<u8> {
+        let stream = self.get_mut(at);
+        debug_assert_eq!(stream.loaded_bytes(), 0, "a body is read in order");
+        let before = mem::replace(&mut stream.loaded, bytes);
+        stream.loaded_at = 0;
+        let bytes = stream.loaded_bytes();
+        self.unsent += bytes;
+        self.enter(at, Stage::Sends, Tick::NEVER);
+        before
+    }
+}
