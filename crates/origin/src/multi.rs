@@ -37,7 +37,8 @@ pub(crate) struct Stream<F> {
     pub(crate) id: u64,
     /// The exchange, if it waits or will be logged.
     pub(crate) ongoing: Option<Box<Ongoing<F>>>,
-    /// Rest of the response: the head, as the protocol sends it, and the body.
+    /// Rest of the response: the head, as the protocol sends it, and the body. A range of a file
+    /// stays in it until its bytes are in frames.
     out: Outbox<F>,
     /// Bytes of the head in `out`, which no window limits.
     head_bytes: u64,
@@ -55,7 +56,7 @@ pub(crate) struct Stream<F> {
     pub(crate) body_bytes: u64,
     /// Time until which it waits.
     until: Tick,
-    /// Bytes that were read from a file, and come before those in `out`; the connection's window
+    /// Bytes that were read from the range of a file at the front of `out`; the connection's window
     /// has been charged for them.
     loaded: Vec<u8>,
     /// Bytes of `loaded` that are in frames.
@@ -152,7 +153,7 @@ impl<F> Stream<F> {
         }
     }
 
-    /// The rest of the response, without bytes that were read from a file.
+    /// The rest of the response.
     pub(crate) const fn out(&self) -> &Outbox<F> {
         &self.out
     }
@@ -164,7 +165,7 @@ impl<F> Stream<F> {
 
     /// Bytes of the rest of the response.
     pub(crate) fn rest(&self) -> u64 {
-        self.loaded_bytes() + self.out.len()
+        self.out.len()
     }
 
     /// Bytes of the response that are in frames.
@@ -380,8 +381,8 @@ impl<F> Streams<F> {
     pub(crate) fn close(&mut self, at: Slot) -> Stream<F> {
         let stage = self.get(at).stage;
         assert!(stage.ticket().is_none(), "an operation in flight keeps its stream");
-        self.unsent -= self.get(at).loaded_bytes();
         self.enter(at, Stage::Decides, Tick::NEVER);
+        self.unsent -= self.get(at).loaded_bytes();
         self.schedule.leave(at);
         let stream = mem::replace(self.get_mut(at), Stream::new(0, 0));
         self.reset.set(at, false);
@@ -576,7 +577,7 @@ impl<F> Streams<F> {
         stream.window -= i64::try_from(body).unwrap_or(i64::MAX);
         stream.framed += bytes;
         stream.in_flight += u32::try_from(bytes).expect("few bytes are sent at once");
-        stream.out.advance(bytes - loaded);
+        stream.out.advance(bytes);
         self.unsent -= loaded;
         self.flying.set(at, true);
         self.schedule.has_sent(at);
@@ -692,6 +693,7 @@ impl<F> Streams<F> {
 
     /// Decides whether a stream may send, after its stage, its bytes or its window have changed.
     fn update(&mut self, at: Slot) {
+        self.unload(at);
         let stream = self.get(at);
         let sends = stream.stage == Stage::Sends;
         let (has_window, at_file) = (stream.window > 0, stream.file_bytes() > 0);

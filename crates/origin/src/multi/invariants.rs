@@ -12,6 +12,7 @@ impl<F> Streams<F> {
         for at in self.open.places() {
             let stream = self.get(at);
             unsent += stream.loaded_bytes();
+            assert!(stream.window > 0 || stream.loaded_bytes() == 0, "what is read can be sent");
             if let Some(ticket) = stream.stage.ticket() {
                 let held = &mut tickets[usize::from(ticket.0)];
                 assert!(held.replace(at).is_none(), "one stream has a ticket");

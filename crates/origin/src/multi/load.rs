@@ -48,13 +48,12 @@ impl<F> Streams<F> {
         let places = &self.places;
         let next = self.schedule.next_read(self.files, |at| places[at.index()].id);
         let (Some(at), Some(free)) = (next, self.free_ticket()) else { return Err(buffer) };
-        let stream = self.get_mut(at);
+        let stream = self.get(at);
         let bytes = most.min(stream.file_bytes()).min(u64::try_from(stream.window).unwrap_or(0));
         let Some(Segment::File { file, at: start, .. }) = stream.out.segments().next() else {
             return Err(buffer);
         };
         let req = ReadReq { file: file.clone(), at: *start, len: bytes, buffer };
-        stream.out.advance(bytes);
         self.unsent += bytes;
         self.loads[free] = u32::try_from(bytes).unwrap_or(u32::MAX);
         let ticket = self.assign(free, at);
@@ -72,5 +71,16 @@ impl<F> Streams<F> {
         self.unsent += bytes;
         self.enter(at, Stage::Sends, Tick::NEVER);
         before
+    }
+
+    /// Drops bytes that were read and cannot be sent, because the client has taken their window
+    /// back. They are read again when it is open.
+    pub(super) fn unload(&mut self, at: Slot) {
+        let stream = self.get_mut(at);
+        let bytes = stream.loaded_bytes();
+        if bytes > 0 && stream.window <= 0 {
+            drop(stream.take_loaded());
+            self.unsent -= bytes;
+        }
     }
 }

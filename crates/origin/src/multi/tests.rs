@@ -256,6 +256,36 @@ fn files_are_read_before_they_are_sent() {
     streams.check_invariants();
 }
 
+/// A client that takes its windows back could have each connection hold what was read for them.
+#[test]
+fn a_window_that_is_taken_back_leaves_no_bytes() {
+    // Before the read is done, and when some of its bytes are in frames.
+    for (framed, window) in [(0, 98), (10, 88)] {
+        let mut streams = Table::new(100);
+        let at = open(&mut streams, 1);
+        streams.send(at, in_file(0, 1_000), 0);
+        assert_eq!(streams.frame(at, 2), 2);
+        assert_eq!(load(&mut streams, 1 << 20), Some((0, 100, 98)));
+        if framed == 0 {
+            assert_eq!(streams.widen_all(-window, WINDOW_MAX), Ok(()));
+        }
+        assert!(matches!(streams.disk_done(Ticket(0)), Waiter::Body(done, 98) if done == at));
+        assert_eq!(streams.loaded(at, vec![b'f'; 98]).len(), 0);
+        if framed > 0 {
+            assert_eq!(streams.frame(at, framed), framed);
+            assert_eq!((streams.unsent(), streams.get(at).rest()), (88, 993));
+            assert_eq!(streams.widen_all(-window, WINDOW_MAX), Ok(()));
+        }
+        streams.check_invariants();
+        assert_eq!((streams.unsent(), streams.get(at).loaded.capacity()), (0, 0));
+        assert!(streams.is_stalled(1 << 20) && !streams.has_sender(1 << 20));
+        assert_eq!(streams.get(at).rest(), 1_003 - framed);
+        // It opens again: the same bytes are read.
+        assert_eq!(streams.widen(at, 50, WINDOW_MAX), Ok(()));
+        assert_eq!(load(&mut streams, 1 << 20), Some((0, 100 + framed, 50)));
+    }
+}
+
 #[test]
 fn a_slow_read_leaves_room_for_others() {
     let mut streams = Table::new(100);
@@ -417,9 +447,8 @@ impl Model {
         let Some(at) = self.streams.next_sender(window) else { return };
         assert!(self.streams.has_sender(window));
         let bytes = self.streams.get(at).sendable(window);
-        let unsent = self.streams.unsent();
+        let loaded = self.streams.get(at).loaded_bytes().min(bytes);
         let body = self.streams.frame(at, bytes);
-        let loaded = unsent - self.streams.unsent();
         assert!(bytes > 0 && body - loaded <= window, "only bytes with the right to be sent");
         if self.streams.get(at).rest() == 0 {
             let closed = self.streams.close(at);
