@@ -5,7 +5,10 @@ use core::mem;
 use regatta_op::{Op, ReadReq, Segment, Tick};
 
 /// The most bytes of files that the streams of a connection have read and not put into frames.
-pub(crate) const LOADED_BYTES_MAX: u64 = 128 << 10;
+pub(crate) const LOADED_BYTES_MAX: u64 = 112 << 10;
+/// The same while frames are in flight. With them, and the records that they are sealed in, a
+/// connection whose client takes nothing has 176 KiB.
+const LOADED_AHEAD_BYTES_MAX: u64 = 48 << 10;
 /// The most bytes of one read. A read that the disk is slow to answer leaves room for others.
 pub(crate) const LOAD_BYTES_MAX: u64 = 96 << 10;
 /// Room for bytes of files that is too little to begin another read.
@@ -15,7 +18,8 @@ impl<F> Streams<F> {
     /// The most bytes that the next read of a body can be for; 0 if there is none now. `window`:
     /// bytes of bodies that the client permits for the connection.
     pub(crate) fn loadable(&self, window: u64) -> u64 {
-        let room = LOADED_BYTES_MAX.saturating_sub(self.unsent);
+        let most = if self.flying.is_empty() { LOADED_BYTES_MAX } else { LOADED_AHEAD_BYTES_MAX };
+        let room = most.saturating_sub(self.unsent);
         if self.files.is_empty() || room < LOADED_ROOM_MIN || self.free_ticket().is_none() {
             return 0;
         }

@@ -218,6 +218,7 @@ fn files_are_read_before_they_are_sent() {
     assert_eq!(streams.frame(at, 12), 2);
     assert!(!streams.has_sender(500_000) && !streams.is_stalled(500_000));
     assert!(streams.is_stalled(0) && streams.loadable(0) == 0);
+    streams.land();
     assert_eq!((streams.loadable(500_000), streams.loadable(9)), (LOAD_BYTES_MAX, 9));
     assert_eq!(load(&mut streams, 60_000), Some((0, 100, 60_000)));
     assert_eq!(streams.unsent(), 60_000);
@@ -238,6 +239,7 @@ fn files_are_read_before_they_are_sent() {
     assert_eq!(streams.frame(at, 10_000), 10_000);
     assert_eq!(streams.get_mut(at).take_used().map(|used| used.len()), Some(60_000));
     streams.check_invariants();
+    streams.land();
     // Both continue, the one behind the other.
     let [first, second] = [0, 0].map(|_| load(&mut streams, 40_000).expect("there is room"));
     let [first, second] = [first, second].map(|(_, start, bytes)| (start, bytes));
@@ -296,11 +298,34 @@ fn a_slow_read_leaves_room_for_others() {
         assert_eq!(streams.frame(at, 2), 2);
         at
     });
+    streams.land();
     let room = LOADED_BYTES_MAX - LOAD_BYTES_MAX;
     assert_eq!(load(&mut streams, 1 << 20).map(|(.., bytes)| bytes), Some(LOAD_BYTES_MAX));
     assert_eq!(load(&mut streams, 1 << 20).map(|(.., bytes)| bytes), Some(room));
     assert_eq!(load(&mut streams, 1 << 20), None, "the memory of a connection is bounded");
     assert!(streams.loads(other) && !streams.loads(third));
+    streams.check_invariants();
+}
+
+/// Frames in flight and what is read ahead of the next ones are the memory of a connection whose
+/// client takes nothing.
+#[test]
+fn less_is_read_while_frames_are_in_flight() {
+    let mut streams = Table::new(100);
+    let at = open(&mut streams, 1);
+    assert_eq!(streams.widen(at, 1 << 20, WINDOW_MAX), Ok(()));
+    streams.send(at, in_file(0, 1 << 20), 0);
+    assert_eq!(streams.frame(at, 2), 2);
+    assert_eq!(streams.loadable(1 << 20), 48 << 10);
+    assert_eq!(load(&mut streams, 1 << 20).map(|(.., bytes)| bytes), Some(48 << 10));
+    assert_eq!(streams.loadable(1 << 20), 0);
+    streams.land();
+    assert_eq!(streams.loadable(1 << 20), 0, "one read of a stream at once");
+    assert!(matches!(streams.disk_done(Ticket(0)), Waiter::Body(..)));
+    drop(streams.loaded(at, vec![b'f'; 48 << 10]));
+    assert_eq!(streams.frame(at, 48 << 10), 48 << 10);
+    streams.land();
+    assert_eq!(streams.loadable(1 << 20), LOAD_BYTES_MAX);
     streams.check_invariants();
 }
 
