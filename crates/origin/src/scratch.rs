@@ -279,6 +279,14 @@ impl<F> fmt::Debug for Scratch<F> {
 }
 
 #[cfg(test)]
+impl<F> Scratch<F> {
+    /// The number of buffers that are kept.
+    pub(crate) fn kept_buffers(&self) -> usize {
+        self.buffers.kept.borrow().len()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use alloc::collections::BTreeSet;

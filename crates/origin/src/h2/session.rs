@@ -261,7 +261,6 @@ impl<F: File> Session<F> {
             flags: Flags::default(),
         };
         cx.tally.add(Counter::ConnectionsHttp2, 1);
-        session.control = cx.scratch.take_buffer();
         session.write_settings(cx);
         session.settle(now, cx);
         session

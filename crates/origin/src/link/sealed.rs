@@ -668,8 +668,8 @@ impl<F: File> Sealed<F> {
         }
     }
 
-    /// Returns buffers with nothing in them to the pool. An idle connection holds none, except for
-    /// tickets that wait for its first response.
+    /// Returns buffers with nothing in them to the pool. An idle connection holds none, except one
+    /// as long as the tickets that wait for its first response.
     fn give_back(&mut self, cx: &Cx<'_, F>) {
         let over = self.is_over();
         if over || self.inbox_at == self.inbox.len() {
@@ -679,6 +679,10 @@ impl<F: File> Sealed<F> {
         if over || self.plain_at == self.plain.len() {
             self.plain_at = 0;
             cx.scratch.give_buffer(mem::take(&mut self.plain));
+        }
+        if !self.must_send() && self.records.capacity() > self.waiting {
+            let tickets = self.records.as_slice().into();
+            cx.scratch.give_buffer(mem::replace(&mut self.records, tickets));
         }
     }
 }

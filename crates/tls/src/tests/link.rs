@@ -126,7 +126,12 @@ impl Driver<'_> {
 }
 
 /// Runs a test on a client, and a server with session tickets that waits for it.
-fn on(test: impl FnOnce(&mut ClientConnection, &mut Driver<'_>)) {
+fn on(test: impl FnMut(&mut ClientConnection, &mut Driver<'_>)) {
+    on_each(1, test);
+}
+
+/// The same on several connections of one worker, one after another.
+fn on_each(connections: usize, mut test: impl FnMut(&mut ClientConnection, &mut Driver<'_>)) {
     let tickets = Some(rustls::crypto::aws_lc_rs::Ticketer::new().unwrap());
     let mut pair = Pair::new(&Options { tickets, ..Options::default() });
     let (mut site, links) = (Site::default(), Sealing(pair.class.clone()));
@@ -134,14 +139,18 @@ fn on(test: impl FnOnce(&mut ClientConnection, &mut Driver<'_>)) {
     let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let (cache, scratch) = (LocalCache::new(&site.caching, 0), Scratch::new(0));
-    let (tally, log) = (Tally::Owned(arena.slot(0)), Facts::default());
-    let cx = Cx { site: &site, cache: &cache, tally, log: &log, scratch: &scratch, links: &links };
+    let log = Facts::default();
+    let (site, cache, log, scratch, links) = (&site, &cache, &log, &scratch, &links);
     let peer = Peer::from(SocketAddr::from(([127, 0, 0, 1], 4000)));
-    let mut link = Link::new(peer, NOW, &cx);
-    assert!(link.admit(peer, 7, NOW, &cx));
-    let mut driver = Driver { cx, arena, log: &log, link, performed: Vec::new(), end: None };
-    assert!(driver.drive().is_empty());
-    test(&mut pair.client, &mut driver);
+    for _ in 0..connections {
+        let cx = Cx { site, cache, tally: Tally::Owned(arena.slot(0)), log, scratch, links };
+        let mut link = Link::new(peer, NOW, &cx);
+        assert!(link.admit(peer, 7, NOW, &cx));
+        let mut driver = Driver { cx, arena, log, link, performed: Vec::new(), end: None };
+        assert!(driver.drive().is_empty());
+        test(&mut pair.client, &mut driver);
+        pair = pair.again();
+    }
 }
 
 /// Requests this path, and returns the response.
@@ -249,4 +258,19 @@ fn a_response_and_the_end_are_sent_at_once() {
         }
         assert!(driver.end.is_some());
     });
+}
+
+/// A buffer as long as a ticket or a flight is of no use to others, and would take their place in
+/// the pool.
+#[test]
+fn handshakes_leave_no_small_buffers() {
+    let mut pools = Vec::new();
+    on_each(20, |client, driver| {
+        let hello = send(client);
+        driver.complete(Done::Recv(Ok(&hello)));
+        driver.settle(client);
+        assert!(get(client, driver, "none", "").starts_with(b"HTTP/1.1 404 "));
+        pools.push(format!("{:?}", driver.cx.scratch));
+    });
+    assert_eq!(pools[3], pools[19], "{pools:?}");
 }

@@ -37,15 +37,13 @@ impl<F: File> Session<F> {
         if credit > 0 && !self.flags.discards {
             write_window_update(&mut self.control, 0, credit);
         }
-        let mut frames = mem::take(&mut self.control);
-        if frames.capacity() == 0 {
-            frames = cx.scratch.take_buffer();
-        }
+        // Control frames are in a small buffer, which is of no use to others.
+        let mut frames = cx.scratch.take_buffer();
+        frames.append(&mut mem::take(&mut self.control));
         while has_streams && self.compose_next(&mut frames, now, cx) {}
         // A stream may have been reset behind its last frame.
         debug_assert!(self.control.len() <= CONTROL_BYTES_MAX, "few streams end at once");
-        frames.append(&mut self.control);
-        cx.scratch.give_buffer(mem::take(&mut self.control));
+        frames.append(&mut mem::take(&mut self.control));
         self.out = Outbox::new(frames);
         self.set_timer(Timer::Send, now.tick.after(cx.site.deadlines.send_window_ms));
     }

@@ -4,6 +4,7 @@ use crate::{
     Cx, Deadlines, ReplyOutcome, Supply,
     multi::{Overdue, Slot},
 };
+use alloc::vec::Vec;
 use core::mem;
 use regatta_http::h2::frame::{ErrorCode, write_goaway};
 use regatta_metrics::Counter;
@@ -300,9 +301,8 @@ impl<F: File> Session<F> {
             self.forget(stream, cx);
         }
         self.discard(cx);
-        for buffer in [mem::take(&mut self.control), mem::take(&mut self.out).into_buffer()] {
-            cx.scratch.give_buffer(buffer);
-        }
+        self.control = Vec::new();
+        cx.scratch.give_buffer(mem::take(&mut self.out).into_buffer());
         if let Some(buffer) = self.spare.take() {
             cx.scratch.give_read_buffer(buffer);
         }

@@ -121,6 +121,9 @@ impl<F: File> Sealed<F> {
 
     /// Continues the handshake; true if it is over.
     fn shake_hands(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
+        if self.records.capacity() == 0 {
+            self.records = cx.scratch.take_buffer();
+        }
         while self.seal.progress() == Progress::Handshaking && self.may_open() {
             match self.open_one() {
                 Ok(true) => {}

@@ -53,11 +53,10 @@ impl<F: File> Sealed<F> {
         len: u64,
         cx: &Cx<'_, F>,
     ) -> Result<(), SealFault> {
-        if !self.must_send() {
-            // Tickets have a small buffer of their own.
+        if self.records.capacity() == self.waiting {
+            // Tickets have a small buffer of their own, which is of no use to others.
             let tickets = mem::replace(&mut self.records, cx.scratch.take_buffer());
             self.records.extend_from_slice(&tickets);
-            cx.scratch.give_buffer(tickets);
         }
         let (before, mut piece) = (self.sealed, cx.scratch.take_buffer());
         let mut left = SEAL_BYTES_MAX;

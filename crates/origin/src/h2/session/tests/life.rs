@@ -38,6 +38,22 @@ fn a_drain_lets_streams_finish() {
     assert_eq!(client.closed, Some(CloseReason::Drained));
 }
 
+/// A buffer of control frames is small. In the pool it would take the place of others.
+#[test]
+fn connections_leave_no_small_buffers() {
+    let rig = rig();
+    let mut kept = Vec::new();
+    for _ in 0..20 {
+        let mut client = rig.open(&[]);
+        client.get(1, "/a.txt");
+        client.send(&ping());
+        client.end();
+        assert_eq!(client.closed, Some(CloseReason::PeerClosed));
+        kept.push(rig.cx().scratch.kept_buffers());
+    }
+    assert_eq!(kept[3], kept[19], "{kept:?}");
+}
+
 #[test]
 fn idle_connections_end() {
     let rig = rig();
