@@ -23,8 +23,9 @@ pub(super) enum Glitch {
     Control,
     /// DATA or CONTINUATION without bytes, which ends nothing.
     Empty,
-    /// PRIORITY, PRIORITY_UPDATE, a WINDOW_UPDATE of few bytes, or a request beyond a number that
-    /// the client has not acknowledged.
+    /// A frame that costs little, and brings less. PRIORITY, PRIORITY_UPDATE, and DATA or
+    /// WINDOW_UPDATE of few bytes. WINDOW_UPDATE without DATA of ours before it, and HEADERS of a
+    /// stream that is over, or beyond a number that the client has not acknowledged.
     Hint,
 }
 

@@ -93,6 +93,8 @@ pub struct Session<F> {
     delivered: u64,
     /// Bytes of bodies that have been put into frames since the window's deadline was set.
     framed: u64,
+    /// Frames with which the client may permit more, because of DATA that it has been sent.
+    updates: u32,
     /// Bytes discarded after the last frame.
     lingered: u32,
     /// The last stream that the client has opened, and the first one of those that it has opened
@@ -251,6 +253,7 @@ impl<F: File> Session<F> {
             sent: 0,
             delivered: 0,
             framed: 0,
+            updates: 0,
             lingered: 0,
             last: 0,
             first: 1,

@@ -544,9 +544,12 @@ impl H2Client {
         let counted = i64::try_from(payload.len()).expect("a frame is short");
         stream.room -= counted;
         self.room -= counted;
-        if bytes == 0 {
-            self.points = self.points.saturating_sub(5);
-        }
+        let cost = match bytes {
+            0 => 5,
+            1..256 => 1,
+            _ => 0,
+        };
+        self.points = self.points.saturating_sub(cost);
         let padded = if padding > 0 { PADDED } else { 0 };
         let flags = if is_last { padded | END_STREAM } else { padded };
         let mut out = Vec::new();

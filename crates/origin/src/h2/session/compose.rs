@@ -18,6 +18,9 @@ use regatta_op::{File, Now, Outbox};
 const DATA_BYTES_MAX: u64 = 16_375;
 /// Room that is too short for a part of a longer body.
 const DATA_ROOM_MIN: u64 = 1 << 10;
+/// Frames with which a client answers DATA: it permits as many bytes to the stream and to the
+/// connection.
+const UPDATES_PER_DATA: u32 = 2;
 /// Content that is permitted again without other frames to send, bytes. The client has room for
 /// three times as many left.
 const CREDIT_BYTES_MIN: u32 = 16 << 10;
@@ -72,6 +75,7 @@ impl<F: File> Session<F> {
             let len = u32::try_from(bytes).unwrap_or(u32::MAX);
             let id = number(stream.id);
             write_head(frames, FrameHead { bytes: len, kind: FrameKind::Data, flags, stream: id });
+            self.updates = self.updates.saturating_add(UPDATES_PER_DATA);
             stream.copy_to(frames, bytes);
             bytes
         };

@@ -20,8 +20,8 @@ use regatta_op::{CloseReason, File, Now, Tick};
 
 /// The most frames that continue a field block, unless heads may be longer than they carry.
 const CONTINUATIONS_MAX: u8 = 8;
-/// A window that grows by fewer bytes costs more than it permits.
-const SMALL_WINDOW_BYTES: u32 = 256;
+/// A window that grows by fewer bytes, or DATA with fewer, costs more than it brings.
+const SMALL_BYTES: u32 = 256;
 
 impl<F: File> Session<F> {
     /// Takes bytes from the client that arrived before the session was there.
@@ -175,8 +175,9 @@ impl<F: File> Session<F> {
     fn take(&mut self, frame: Frame<'_>, now: Now, cx: &Cx<'_, F>) -> Result<(), ErrorCode> {
         match frame {
             Frame::Data { stream, data, window_bytes, ends_stream } => {
-                if window_bytes == 0 && !ends_stream {
-                    self.charge(Glitch::Empty, cx)?;
+                if window_bytes < SMALL_BYTES && !ends_stream {
+                    let is_empty = window_bytes == 0;
+                    self.charge(if is_empty { Glitch::Empty } else { Glitch::Hint }, cx)?;
                 }
                 self.permit_content(window_bytes)?;
                 self.on_data(stream, data.len() as u64, window_bytes, ends_stream, now, cx)
@@ -206,7 +207,9 @@ impl<F: File> Session<F> {
             // The client opens no more streams, and closes the connection when it has its answers.
             Frame::PingAck(_) | Frame::GoAway { .. } => self.charge(Glitch::Control, cx),
             Frame::WindowUpdate { stream, bytes } => {
-                if bytes < SMALL_WINDOW_BYTES {
+                let has_reason = self.updates > 0;
+                self.updates = self.updates.saturating_sub(1);
+                if bytes < SMALL_BYTES || !has_reason {
                     self.charge(Glitch::Hint, cx)?;
                 }
                 self.on_window(stream, bytes, now, cx)

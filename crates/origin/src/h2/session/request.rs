@@ -119,9 +119,13 @@ impl<F: File> Session<F> {
                 if ends_stream {
                     self.late.retain(|late| *late != stream);
                 }
-                self.skip(block)
+                self.skip(block)?;
+                self.charge(Glitch::Hint, cx)
             }
-            StreamPlace::Ignored => self.skip(block),
+            StreamPlace::Ignored => {
+                self.skip(block)?;
+                self.charge(Glitch::Hint, cx)
+            }
             StreamPlace::Closed if was_skipped => Err(ErrorCode::PROTOCOL_ERROR),
             StreamPlace::Closed => Err(ErrorCode::STREAM_CLOSED),
         }

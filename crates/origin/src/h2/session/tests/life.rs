@@ -1,13 +1,15 @@
 //! Deadlines, refusals and ends of connections.
 use super::{
     WINDOW, check_end, content, heads, ping, rig,
-    rig::{Got, Rig, ask_with_content, data, frame, get, request, reset, response, window},
+    rig::{Got, Rig, ask_with_content, block, data, frame, get, request, reset, response, window},
     settings,
 };
 use crate::{Protocol as _, ReplyOutcome};
 use alloc::{format, vec, vec::Vec};
 use core::ops::Range;
-use regatta_http::h2::frame::{END_STREAM, ErrorCode, FrameKind, PREFACE, WINDOW_BYTES_MAX};
+use regatta_http::h2::frame::{
+    END_HEADERS, END_STREAM, ErrorCode, FrameKind, PREFACE, WINDOW_BYTES_MAX,
+};
 use regatta_metrics::Counter;
 use regatta_op::CloseReason;
 
@@ -313,17 +315,25 @@ fn the_number_of_requests_is_limited() {
 fn useless_frames_spend_the_budget() {
     let empty = |stream| data(stream, 0, false);
     let begin = ask_with_content(1, &request("POST", "/a.txt", &[]));
-    let rows: [(&str, Vec<u8>, Vec<u8>, usize); 5] = [
+    let stopped = ask_with_content(1, &request("POST", "/a.txt", &[("expect", "100-continue")]));
+    let fields = block(&[("x-t", "1")]);
+    let rows: [(&str, Vec<u8>, Vec<u8>, usize); 8] = [
         ("PING", vec![], ping(), 200),
         ("SETTINGS", vec![], settings(&[]), 200),
         ("empty DATA", begin.clone(), empty(1), 200),
         ("PRIORITY", vec![], frame(FrameKind::Priority, 0, 1, &[0; 5]), 1_000),
+        ("small DATA", begin.clone(), data(1, 1, false), 1_000),
         ("small windows", begin, window(1, 1), 1_000),
+        ("windows without a reason", vec![], window(0, 256), 1_000),
+        ("over", stopped, frame(FrameKind::Headers, END_HEADERS, 1, &fields), 1_000),
     ];
     for (name, before, bytes, count) in rows {
         let rig = rig();
         let mut client = rig.open(&[]);
-        client.send(&[before, bytes.repeat(count)].concat());
+        if !before.is_empty() {
+            client.send(&before);
+        }
+        client.send(&bytes.repeat(count));
         assert!(!client.is_shut, "{name}");
         client.take();
         client.send(&bytes);
@@ -358,6 +368,20 @@ fn requests_over_a_limit_that_is_never_acknowledged_are_bounded() {
     client.send(&asks(1_001..1_002));
     check_end(&mut client, 2_003, ErrorCode::ENHANCE_YOUR_CALM, CloseReason::BadRequest);
     assert_eq!(rig.count(Counter::StreamsRefused), 1_001);
+}
+
+/// A client permits as much as it was sent, in as many frames.
+#[test]
+fn windows_after_a_response_cost_nothing() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    for at in 0..1_500 {
+        let stream = 2 * at + 1;
+        client.get(stream, "/mid.bin");
+        assert_eq!(response(&client.take(), stream), content(40_000));
+        client.send(&[window(0, 40_000), window(stream, 40_000)].concat());
+        assert!(!client.is_shut, "{at}");
+    }
 }
 
 /// The response has been sent: the reset saves the client's network, and costs the server nothing.
