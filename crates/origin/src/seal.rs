@@ -54,6 +54,11 @@ pub trait Seal: Debug + Send {
     /// Appends a notice that we send no more to `wire`, the first time; not during the handshake.
     /// Of all answers, only alerts may follow it.
     fn close(&mut self, wire: &mut Vec<u8>);
+
+    /// True if [`open`](Self::open) passes over records, since nothing in them matters any more.
+    fn passes_over(&self) -> bool {
+        false
+    }
 }
 
 /// The state of a sealed connection.

@@ -378,7 +378,7 @@ impl Seal for Tls {
         if is_record && wire.len() < len {
             return Ok(0);
         }
-        if self.closed || self.peer_closed {
+        if self.passes_over() {
             // Nothing that the peer sends now matters. An alert for it would be a second end.
             return if is_record { Ok(len) } else { Err(self.fail(SealFault::Record)) };
         }
@@ -467,5 +467,9 @@ impl Seal for Tls {
         let _ = self.write(Then::Close, wire);
         self.closed = true;
         self.pending = Vec::new();
+    }
+
+    fn passes_over(&self) -> bool {
+        self.closed || self.peer_closed
     }
 }

@@ -274,3 +274,28 @@ fn handshakes_leave_no_small_buffers() {
     });
     assert_eq!(pools[3], pools[19], "{pools:?}");
 }
+
+/// Records behind our closing alert are not opened. They count (`limits.linger_bytes_max`): else a
+/// client that does not stop would be read for the whole time that a closing connection waits.
+#[test]
+fn what_follows_the_end_is_bounded() {
+    on(|client, driver| {
+        let hello = send(client);
+        driver.complete(Done::Recv(Ok(&hello)));
+        driver.settle(client);
+        let response = get(client, driver, "none", "Connection: close\r\n");
+        assert!(response.starts_with(b"HTTP/1.1 404 "));
+        let most = usize::try_from(driver.cx.site.limits.linger_bytes_max).unwrap();
+        let mut sent = 0;
+        while driver.end.is_none() {
+            client.writer().write_all(&[b'x'; 16 << 10]).unwrap();
+            let wire = send(client);
+            sent += wire.len();
+            assert!(sent < most + (64 << 10), "{sent} bytes");
+            driver.complete(Done::Recv(Ok(&wire)));
+            assert!(driver.drive().is_empty());
+        }
+        assert!(sent > most, "{sent} bytes");
+        assert_eq!(driver.end, Some(CloseReason::Finished));
+    });
+}

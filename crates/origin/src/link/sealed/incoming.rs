@@ -1,6 +1,8 @@
 //! Bytes from the peer of a sealed connection: the handshake, and records for the protocol above.
 use super::{REPLY_BYTES_MAX, Sealed};
-use crate::{Cx, Handshake, Link, Progress, Protocol, RECORD_BYTES_MAX, SealFault};
+use crate::{
+    Cx, Handshake, Link, Progress, Protocol, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, SealFault,
+};
 use core::mem;
 use regatta_http::date;
 use regatta_metrics::Counter;
@@ -69,6 +71,11 @@ impl<F: File> Sealed<F> {
         }
         if used == 0 && wire.len() >= RECORD_BYTES_MAX {
             return Err(SealFault::Record);
+        }
+        if self.shut && self.seal.passes_over() && self.seal.progress() == Progress::Open {
+            // Our half is closed. The protocol discards what it receives now, up to a bound.
+            let passed = &self.inbox[self.inbox_at..][..used.min(RECORD_PLAIN_BYTES_MAX)];
+            self.plain.extend_from_slice(passed);
         }
         self.inbox_at += used;
         Ok(used > 0)
