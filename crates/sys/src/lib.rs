@@ -28,6 +28,7 @@ mod file;
 use regatta_testkit::folder;
 pub mod groups;
 pub mod guarded;
+pub mod heap;
 pub mod hook;
 pub mod kernel_aio;
 pub mod limits;

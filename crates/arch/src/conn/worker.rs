@@ -29,7 +29,7 @@ use regatta_metrics::{Control, Counter, Phase, Slot as TallySlot};
 use regatta_op::{Abandoned, CloseReason, Tick};
 use regatta_origin::{Peer, Protocol as _};
 use regatta_sys::{
-    Bell, clock,
+    Bell, clock, heap,
     socket::{self, Connection},
     wait::{Interest, ready_now},
 };
@@ -220,6 +220,8 @@ pub struct Worker<'a, S> {
     expiries: usize,
     /// Latest time at which the sweep through the cache resumes.
     sweep_on: Option<Tick>,
+    /// Time at which free memory goes back to the kernel, if connections have been closed.
+    trim_at: Option<Tick>,
     /// Root that the cache is about, if another unit replaces that.
     root_generation: u64,
     stage: Stage,
@@ -257,6 +259,7 @@ impl<'a, S> Worker<'a, S> {
             fired: VecDeque::with_capacity(connections_max.min(EXPIRIES_MAX)),
             expiries: 0,
             sweep_on: None,
+            trim_at: None,
             stage: Stage::Queue,
             queued: 0,
             rest: Vec::new().into_iter(),
@@ -513,7 +516,7 @@ impl<'a, S> Worker<'a, S> {
     }
 
     /// Does what is due once in a round: lets the cache forget a little of what is not asked for,
-    /// reports the time to the log, and beats.
+    /// reports the time to the log, beats, and returns memory.
     fn tick(&mut self) {
         let (WorkerEnv { cx, slot, root, .. }, now) = (&self.desk.around, self.desk.now);
         if self.sweep_on.is_none_or(|on| on <= now.tick) {
@@ -528,6 +531,15 @@ impl<'a, S> Worker<'a, S> {
         // The heartbeat of a process is its first unit's, whichever others count there.
         if !matches!(root, Some(RootSource::Unit(first)) if first.is(slot)) {
             slot.set_heartbeat_ms(now.tick.0);
+        }
+        self.trim(now.tick);
+    }
+
+    /// Returns free memory to the kernel, a while after connections were closed.
+    fn trim(&mut self, now: Tick) {
+        if self.trim_at.is_some_and(|at| at <= now) {
+            let is_done = heap::trim(now.0);
+            self.trim_at = (!is_done).then(|| now.after(heap::TRIM_MS));
         }
     }
 
@@ -598,6 +610,7 @@ impl<'a, S> Worker<'a, S> {
     pub fn close(&mut self, key: u64, reason: CloseReason) {
         let Some(mut slot) = self.slots.remove(key) else { return };
         let desk = &mut self.desk;
+        self.trim_at.get_or_insert_with(|| desk.now.tick.after(heap::TRIM_MS));
         slot.conn.cut(reason, desk.now, &desk.around.cx);
         desk.forget(key);
         desk.around.cx.tally.add(Counter::ConnectionsClosed, 1);
