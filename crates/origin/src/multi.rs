@@ -20,7 +20,7 @@ mod tests;
 pub(crate) use self::load::LOAD_BYTES_MAX;
 pub(crate) use self::schedule::{Slot, Slots};
 
-use self::{load::LOADED_BYTES_MAX, schedule::Schedule};
+use self::schedule::Schedule;
 use crate::ongoing::Ongoing;
 use alloc::{boxed::Box, vec::Vec};
 use core::{fmt, mem};

@@ -299,7 +299,7 @@ fn a_slow_read_leaves_room_for_others() {
         at
     });
     streams.land();
-    let room = LOADED_BYTES_MAX - LOAD_BYTES_MAX;
+    let room = load::LOADED_BYTES_MAX - LOAD_BYTES_MAX;
     assert_eq!(load(&mut streams, 1 << 20).map(|(.., bytes)| bytes), Some(LOAD_BYTES_MAX));
     assert_eq!(load(&mut streams, 1 << 20).map(|(.., bytes)| bytes), Some(room));
     assert_eq!(load(&mut streams, 1 << 20), None, "the memory of a connection is bounded");
