@@ -29,6 +29,7 @@ pub(crate) mod threads;
 mod told;
 mod tuned;
 
+use crate::experiment::claim_index::Resource;
 pub use crate::experiment::claim_index::{CLAIMS, Claim};
 pub use evidence::{VARIANTS, Variant};
 pub(crate) use looks::{Growth, next_look};
@@ -36,7 +37,6 @@ pub(crate) use on_paper::on_paper;
 
 use crate::analysis::rules;
 use crate::experiment::Mode;
-use crate::experiment::claim_index::ANY;
 use crate::experiment::plan::{block_s, cells, order};
 use crate::journal::Run;
 use crate::journal::machine_lacks::NO_COUNTERS;
@@ -120,7 +120,7 @@ impl Judged {
     /// Of a claim and what was found of it.
     pub(crate) fn of(claim: &Claim, found: Finding) -> Self {
         let Finding { ours, verdict, why, open } = found;
-        let (id, paper) = (claim.id.to_owned(), claim.paper.to_owned());
+        let (id, paper) = (claim.id.clone(), claim.paper.clone());
         Self { id, gist: claim.sentence(), paper, ours, verdict, why, open, decided_after: None }
     }
 }
@@ -238,21 +238,21 @@ fn unpublished(id: &str, breaking: &[(&str, Vec<String>)]) -> String {
 }
 
 fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
-    let Some(claim) = CLAIMS.iter().find(|claim| claim.id == id) else {
+    let Some(claim) = Claim::named(id) else {
         let unknown = Finding::undecided(String::new(), "there is no claim of that name");
-        return Judged { id: id.to_owned(), ..Judged::of(&ANY, unknown) };
+        return Judged { id: id.to_owned(), ..Judged::of(&Claim::default(), unknown) };
     };
     let mut finding = match claim {
-        _ if !has_predicate(id) => Finding::not_built(claim.needs),
+        _ if !has_predicate(id) => Finding::not_built(&claim.needs),
         _ => on_paper(id).or_else(|| lacking(run, claim)).unwrap_or_else(|| {
             let found = match (row(id), predicate(id)) {
                 (Some(row), _) => row.judge(evidence, claim),
                 (_, Some(predicate)) => predicate(evidence),
-                _ => return Finding::not_built(claim.needs),
+                _ => return Finding::not_built(&claim.needs),
             };
             let found = found.unwrap_or_else(|missing| {
-                if claim.is_not_built() {
-                    return Finding::not_built(claim.needs);
+                if claim.not_built {
+                    return Finding::not_built(&claim.needs);
                 }
                 let why = match is_partial(run) {
                     true => format!(
@@ -302,15 +302,17 @@ fn waits_for(open: Open, evidence: &Evidence<'_>, claim: &Claim) -> Open {
 /// What a claim needs of an environment, or of the processor, that this machine does not allow.
 fn lacking(run: &Run, claim: &Claim) -> Option<Finding> {
     let needed = |part: &str| match part {
-        "disk" => claim.needs.contains("disk"),
-        "memory" => claim.needs.contains("memory limit"),
-        "network" | "shaping" | "rate" | "delay_ms" => claim.needs.contains("network"),
-        "groups" => ["disk", "memory limit", "network"].iter().any(|w| claim.needs.contains(w)),
+        "disk" => claim.takes(Resource::Disk),
+        "memory" => claim.takes(Resource::Memory),
+        "network" | "shaping" | "rate" | "delay_ms" => claim.takes(Resource::Network),
+        "groups" => {
+            [Resource::Disk, Resource::Memory, Resource::Network].iter().any(|r| claim.takes(*r))
+        }
         _ => false,
     };
     let lacking = run.manifest.lacking.iter();
     let lack = lacking.filter(|lack| !lack.has_stand_in()).find(|lack| needed(&lack.part));
-    let counters = claim.needs.contains("counters of the processor");
+    let counters = claim.takes(Resource::Counters);
     let mut lacks = run.manifest.lacks.iter();
     let uncounted = lacks.find(|lack| counters && lack.starts_with(NO_COUNTERS)).cloned();
     let needs = lack.map(ToString::to_string).or(uncounted)?;

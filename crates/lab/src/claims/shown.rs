@@ -101,7 +101,7 @@ impl Shown {
     /// Asks for what a claim says, in the index of claims.
     pub(crate) fn asks(&self, range: Range, what: impl Into<String>) -> Asked {
         let (low, high) = range.limits();
-        self.asked(low, high, what)
+        Asked { inside: range.is_inside(), ..self.asked(low, high, what) }
     }
 
     /// Asks for 1 but for a share either way: from 1 / (1 + `share`) to 1 + `share`.
@@ -111,7 +111,7 @@ impl Shown {
 
     /// Asks for less or more than that.
     pub(crate) fn unequal(&self, share: f64, what: impl Into<String>) -> Asked {
-        Asked { inside: false, ..self.equal(share, what) }
+        self.asks(Range::Unequal(share), what)
     }
 
     fn asked(&self, low: f64, high: f64, what: impl Into<String>) -> Asked {

@@ -48,7 +48,7 @@ fn of_values(experiment: &Experiment) -> Vec<String> {
     let mut found = Vec::new();
     let mut say = |key: &str, why: String| found.push(format!("{key}: {why}"));
     for id in experiment.claims.iter().filter(|id| !CLAIMS.iter().any(|one| one.id == **id)) {
-        let meant = file::meant(id, CLAIMS.iter().map(|claim| claim.id));
+        let meant = file::meant(id, CLAIMS.iter().map(|claim| claim.id.as_str()));
         say("experiment.claims", format!("{id:?} is no claim of the papers{meant}"));
     }
     if workload.preset.as_deref().is_some_and(|preset| presets::find(preset).is_none()) {

@@ -1,7 +1,7 @@
 //! What an experiment asks for and a machine does not have, beside its environments: said before
 //! anything runs.
 
-use crate::experiment::claim_index::CLAIMS;
+use crate::experiment::claim_index::Claim;
 use crate::experiment::multiples;
 use crate::experiment::plan::cells;
 use crate::experiment::{Experiment, Loop, Rules};
@@ -107,8 +107,7 @@ impl Here {
         let own = if shared { 0 } else { there };
         let mut claims: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
         for id in &experiment.claims {
-            let claim = CLAIMS.iter().find(|claim| claim.id == id);
-            let needed = claim.map_or(0, |claim| claim.processors);
+            let needed = Claim::named(id).map_or(0, |claim| claim.processors);
             if needed > own {
                 claims.entry(needed).or_default().push(id.as_str());
             }

@@ -126,14 +126,14 @@ impl Verdicts {
 
 /// A claim by the runs that tell most of it.
 fn claimed(claim: &Claim, pools: &[Pool], sources: &[Source]) -> Claimed {
-    let on_paper = on_paper(claim.id);
+    let on_paper = on_paper(&claim.id);
     let pools = pools.iter().filter(|_| on_paper.is_none());
-    let told = pools.filter_map(|pool| Some((pool, pool.judged(claim.id)?)));
+    let told = pools.filter_map(|pool| Some((pool, pool.judged(&claim.id)?)));
     let mut told: Vec<(&Pool, &Judged)> = told.collect();
     told.sort_by_key(|(pool, judged)| {
         Reverse((worth(judged), pool.run.manifest.scale, pool.latest()))
     });
-    if claim.is_of_each_workload() {
+    if claim.each_workload {
         refuting_first(&mut told);
     }
     let alone = || Judged::of(claim, on_paper.unwrap_or_else(|| unmeasured(claim)));
@@ -197,8 +197,8 @@ fn worth(judged: &Judged) -> (u8, Reverse<usize>) {
 
 /// A claim of which no run tells: which one would, or what is not built.
 fn unmeasured(claim: &Claim) -> Finding {
-    let open = match asking(claim.id) {
-        _ if !has_predicate(claim.id) => Open::NotBuilt { needs: claim.needs.to_owned() },
+    let open = match asking(&claim.id) {
+        _ if !has_predicate(&claim.id) => Open::NotBuilt { needs: claim.needs.clone() },
         None => {
             Open::NotBuilt { needs: format!("an experiment, which there is not: {}", claim.needs) }
         }
