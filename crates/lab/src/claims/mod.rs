@@ -8,6 +8,7 @@ mod accept;
 mod adapting;
 pub(crate) mod arms;
 mod blocking;
+mod by_row;
 mod copies;
 mod curves;
 mod dispatch;
@@ -36,8 +37,8 @@ pub(crate) use looks::{Growth, next_look};
 pub(crate) use on_paper::on_paper;
 
 use crate::analysis::rules;
-use crate::experiment::Mode;
 use crate::experiment::plan::{block_s, cells, order};
+use crate::experiment::{ClaimRow, Mode};
 use crate::journal::Run;
 use crate::journal::machine_lacks::NO_COUNTERS;
 use crate::record::PAPERS;
@@ -238,22 +239,24 @@ fn unpublished(id: &str, breaking: &[(&str, Vec<String>)]) -> String {
 }
 
 fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
-    let Some(claim) = Claim::named(id) else {
+    let row = run.experiment.rows.iter().find(|row| row.id == id);
+    let own = row.and_then(ClaimRow::own);
+    let Some(claim) = Claim::named(id).or(own.as_ref()) else {
         let unknown = Finding::undecided(String::new(), "there is no claim of that name");
         return Judged { id: id.to_owned(), ..Judged::of(&Claim::default(), unknown) };
     };
     let mut finding = match claim {
-        _ if !has_predicate(id) => Finding::not_built(&claim.needs),
+        _ if claim.not_built => Finding::not_built(&claim.needs),
         _ => on_paper(id).or_else(|| lacking(run, claim)).unwrap_or_else(|| {
-            let found = match (row(id), predicate(id)) {
-                (Some(row), _) => row.judge(evidence, claim),
-                (_, Some(predicate)) => predicate(evidence),
-                _ => return Finding::not_built(&claim.needs),
+            let found = match (row, table_row(id), predicate(id)) {
+                (Some(row), ..) => by_row::judge(row, claim, evidence),
+                (_, Some(row), _) => row.judge(evidence, claim),
+                (.., Some(predicate)) => predicate(evidence),
+                _ => Err(format!(
+                    "what {id} compares: the file of its experiment has no [[claim]] of that id"
+                )),
             };
             let found = found.unwrap_or_else(|missing| {
-                if claim.not_built {
-                    return Finding::not_built(&claim.needs);
-                }
                 let why = match is_partial(run) {
                     true => format!(
                         "this run has not ended, and its trials so far do not have enough of \
@@ -323,12 +326,13 @@ fn lacking(run: &Run, claim: &Claim) -> Option<Finding> {
 /// A predicate, or what is missing to decide.
 type Predicate = fn(&Evidence<'_>) -> Result<Finding, String>;
 
-/// Whether anything is judged of a claim.
-pub(crate) fn has_predicate(id: &str) -> bool {
-    row(id).is_some() || predicate(id).is_some() || on_paper(id).is_some()
+/// Whether a claim is judged without a row.
+#[cfg(test)]
+fn has_predicate(id: &str) -> bool {
+    table_row(id).is_some() || predicate(id).is_some() || on_paper(id).is_some()
 }
 
-fn row(id: &str) -> Option<&'static table::Row> {
+fn table_row(id: &str) -> Option<&'static table::Row> {
     table::ROWS.iter().find(|row| row.id == id)
 }
 
@@ -348,7 +352,7 @@ const PREDICATES: &[(&str, Predicate)] = functions! {
     dispatch: e26 e27 h13;
     helpers: x4 x5 x11 x13;
     others: b5 g5 g6 g7 p3 s13 s14 s16 s17;
-    pipelines: e21 e23 e24 s9 s10 s11;
+    pipelines: e24 s9 s10 s11;
     predicted: e17 p1;
     processes: e1 e2 e4 e5 e6;
     response: e3 e25;

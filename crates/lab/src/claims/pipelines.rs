@@ -1,7 +1,6 @@
-//! Claims on pipelines of stages, WatPipe's ([E] §6, [S] §4 and §8): E-21, E-23, E-24 and S-9 to
-//! S-11.
+//! Claims on pipelines of stages, WatPipe's ([E] §6, [S] §4 and §8): E-24 and S-9 to S-11.
 
-use super::arms::{blocks, cap, events, pipelines, writers};
+use super::arms::{blocks, cap, pipelines, writers};
 use super::evidence::{Evidence, Family, Found, counted, option, show};
 use super::processes::{idle_for_the_disk, needs_cached, waits};
 use super::sharing::member;
@@ -12,12 +11,9 @@ use crate::experiment::claim_index::range;
 /// What a trial tells of the time in which processors idle for the disk.
 const IDLE: &str = "server_cpu and disk_busy_share, or waiting_share";
 
-/// The rate at which those who wait for the disk are compared: past what the disk gives.
-const LOADED: f64 = 1.4;
-
 /// Pipelines that differ in their writers alone, those with the fewest first; in front those that
 /// take the fewest connections.
-pub(super) fn by_writers<'a>(run: &Evidence<'a>) -> Vec<Vec<&'a Target>> {
+fn by_writers<'a>(run: &Evidence<'a>) -> Vec<Vec<&'a Target>> {
     let of = |mut family: Family<'a>| -> Vec<&'a Target> {
         family.sort_by_key(|(target, _)| writers(target));
         family.into_iter().map(|(target, _)| target).collect()
@@ -27,61 +23,6 @@ pub(super) fn by_writers<'a>(run: &Evidence<'a>) -> Vec<Vec<&'a Target>> {
     families.retain(|all| !blocks(all[0]) && writers(all[0]) != writers(all[1]));
     families.sort_by_key(|family| cap(family[0]));
     families
-}
-
-/// With many connections more writers gain, and wait less for the disk; still more gain nothing.
-pub(super) fn e21(run: &Evidence<'_>) -> Found<Finding> {
-    waits(run)?;
-    let family = by_writers(run).pop().unwrap_or_default();
-    let missing = "a pipeline (watpipe4) with few writers, with five times as many, and with more";
-    let ([few, ..], Some(most)) = (family.as_slice(), family.last()) else {
-        return Err(missing.to_owned());
-    };
-    let wanted = 5 * writers(few);
-    let more = family.iter().find(|more| writers(more) == wanted && wanted < writers(most));
-    let more = more.ok_or(missing)?;
-    let gains = run.peak_ratio(&more.name, &few.name)?;
-    let beyond = run.peak_ratio(&most.name, &more.name)?;
-    let [cell, above] = run.near([&few.name, &more.name], LOADED)?;
-    let idle = idle_for_the_disk(run);
-    let (times, _) = range("E-21", 1).limits();
-    let less = run.between(IDLE, (&cell, &above), &idle, |few, more| few - times * more)?;
-    let [fewest, middle, all] = [few, more, most].map(|one| writers(one));
-    let gains_name = format!("the peak with {middle} writers over that with {fewest}");
-    let less_name =
-        format!("the time idle for the disk with {fewest}, less {times} times {middle}'s");
-    let beyond_name = format!("the peak with {all} over that with {middle}");
-    let ours = format!(
-        "{gains_name}: {}; idle for the disk {:.1} and {:.1} % of the time; {beyond_name}: {}",
-        show(&gains),
-        100.0 * run.middle(IDLE, &cell, &idle)?,
-        100.0 * run.middle(IDLE, &above, &idle)?,
-        show(&beyond)
-    );
-    let why = format!("under a limit of {} connections; idle at {LOADED} S", cap(few));
-    let asked = [
-        gains.asks(range("E-21", 0), gains_name),
-        less.above(0.0, less_name),
-        beyond.asks(range("E-21", 2), beyond_name),
-    ];
-    Ok(Finding::all(ours, why, &asked))
-}
-
-/// The best pipeline is as good as the best event-driven server.
-pub(super) fn e23(run: &Evidence<'_>) -> Found<Finding> {
-    waits(run)?;
-    let (pipelines, events) = (pipelines(run)?, events(run)?);
-    let above: Vec<_> = pipelines.iter().map(|one| (*run, one.name.as_str())).collect();
-    let below: Vec<_> = events.iter().map(|one| (*run, one.name.as_str())).collect();
-    let ratio = Evidence::best_of(&above, &below)?;
-    let names = |all: &[&Target]| -> String {
-        let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-        names.join(", ")
-    };
-    let what = "the best pipeline's peak over the best event-driven one's";
-    let ours = format!("{what}: {}", show(&ratio));
-    let why = format!("the best of {} over the best of {}", names(&pipelines), names(&events));
-    Ok(Finding::all(ours, why, &[ratio.asks(range("E-23", 0), what)]))
 }
 
 /// Writers share the work unevenly, and as few as share it evenly do as much.

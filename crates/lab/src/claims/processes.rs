@@ -24,7 +24,7 @@ pub(super) fn idle_for_the_disk(run: &Evidence<'_>) -> impl Fn(&Record) -> Optio
 
 /// The share of the time in which one process waits for the disk, by the kernel's account; where
 /// several wait, of which that account is wrong, that in which processors idle for it.
-fn waiting(run: &Evidence<'_>) -> impl Fn(&Record) -> Option<f64> + use<> {
+pub(super) fn waiting(run: &Evidence<'_>) -> impl Fn(&Record) -> Option<f64> + use<> {
     let idle = idle_for_the_disk(run);
     let own = |record: &Record| Some(number(record, "disk_wait_s")? / number(record, "window_s")?);
     move |record| own(record).or_else(|| idle(record))

@@ -58,6 +58,11 @@ impl Shown {
         Self { itself: here.max(floor.ln_1p()), ..self }
     }
 
+    /// Distance of one program from itself that ran twice, as a share; `None` if that was not seen.
+    pub(crate) fn noise_floor(&self) -> Option<f64> {
+        (self.is_ratio && self.itself.is_finite()).then(|| self.itself.exp_m1())
+    }
+
     /// How many blocks it is from.
     pub(crate) fn values(&self) -> usize {
         self.best.values()

@@ -1,10 +1,9 @@
 //! The claims that are ratios in ranges, a row each: docs/adding-a-claim.md.
 
 use super::arms::{
-    adapting, blocks, cap, copies, events, flash, one, pipelines, preset, processes, sends, threads,
+    adapting, blocks, copies, events, flash, one, pipelines, preset, processes, threads,
 };
-use super::evidence::{Evidence, Found, GOOD, Shown, counted, number, option, quotient, show};
-use super::pipelines::by_writers;
+use super::evidence::{Evidence, Found, GOOD, Shown, counted, number, option, show};
 use super::processes::{needs_cached, waits};
 use super::sharing::{first, member};
 use super::{Claim, Finding, Verdict};
@@ -13,7 +12,7 @@ use crate::experiment::{PROCESSORS, Program, Target};
 use crate::programs::Other;
 use crate::record::Record;
 use crate::stats::{Blocks, with};
-use Quantity::{Change, Each, Near, Peak, Reply, Top};
+use Quantity::{Change, Near, Peak, Reply, Top};
 
 /// Whose quantity is divided by whose.
 type Arms = for<'a> fn(&Evidence<'a>) -> Found<Vec<[&'a Target; 2]>>;
@@ -40,8 +39,6 @@ enum Quantity {
     Near(f64, &'static str),
     /// A metric of theirs at the highest rate that both have.
     Top(&'static str),
-    /// A counter of theirs for each reply, at the highest rate that both have.
-    Each(&'static str),
     /// A metric of theirs for a reply of a file: its size, and what is asked for.
     Reply(&'static str, &'static str),
     /// The peak at the highest level of this factor over that at the lowest.
@@ -86,9 +83,6 @@ const RUN: [&str; 2] = ["accepts_per_notification_max", ""];
 const LONGEST: &str = "connections in the longest run of accepts";
 const SWITCHES: [&str; 2] = ["context_switches_per_s", ""];
 const SWITCHES_OF_BOTH: [Beside; 2] = of_both(SWITCHES, 1.0, "switches a second");
-const POLLS_OF_BOTH: [Beside; 2] = of_both(["wait_calls", "replies"], 1.0, "polls for each reply");
-const ASYNCHRONOUS_OF_BOTH: [Beside; 2] =
-    of_both(["decided_async", "replies"], 1.0, "asynchronous reads for each reply");
 const DISK_OF_BOTH: [Beside; 4] = {
     let [one, other] =
         of_both(["disk_requests_per_s", GOOD], 1e3, "requests of the disk for 1,000 replies");
@@ -150,12 +144,6 @@ pub(super) const ROWS: &[Row] = &[
         ..PEAK
     },
     Row {
-        id: "E-13",
-        arms: |run| pair(first(run, "shared-symped"), first(run, "symped")),
-        beside: OF_THE_FIRST,
-        ..PEAK
-    },
-    Row {
         id: "S-1",
         arms: |run| pair(first(run, "shared-symped"), first(run, "symped")),
         guard: Guard::Processors(4),
@@ -201,53 +189,6 @@ pub(super) const ROWS: &[Row] = &[
         ..PEAK
     },
     Row {
-        id: "E-16",
-        arms: |run| {
-            let [copying, not, blocking] =
-                ["inline", "try-first", "blocking"].map(|how| sends(run, how));
-            let (copying, not) = (copying?, not?);
-            Ok(vec![[not, copying], [blocking?, copying], [not, copying]])
-        },
-        quantity: &[Peak, Peak, Each("send_bytes")],
-        guard: Guard::Disk,
-        ..PEAK
-    },
-    Row {
-        id: "E-18",
-        arms: |run| pair(sends(run, "blocking"), sends(run, "try-first")),
-        guard: Guard::Disk,
-        beside: &SWITCHES_OF_BOTH,
-        ..PEAK
-    },
-    Row {
-        id: "E-20",
-        arms: |run| pair(sends(run, "poll-first"), sends(run, "try-first")),
-        quantity: &[Each("wait_interest_sum")],
-        beside: &POLLS_OF_BOTH,
-        ..PEAK
-    },
-    Row {
-        id: "E-22",
-        arms: |run| {
-            let missing = "a pipeline (watpipe4) with few writers and with more, under two caps";
-            match by_writers(run).as_slice() {
-                [family, .., others] if cap(family[0]) != cap(others[0]) => {
-                    Ok(vec![[family[family.len() - 1], family[0]]])
-                }
-                _ => Err(missing.to_owned()),
-            }
-        },
-        guard: Guard::Disk,
-        ..PEAK
-    },
-    Row {
-        id: "E-28",
-        arms: |run| pair(threads(run), one(run)),
-        guard: Guard::Cached,
-        beside: &SWITCHES_OF_BOTH,
-        ..PEAK
-    },
-    Row {
         id: "E-29",
         arms: |run| {
             let threads = threads(run)?;
@@ -263,16 +204,6 @@ pub(super) const ROWS: &[Row] = &[
         quantity: &[Change(PROCESSORS)],
         guard: Guard::Processors(4),
         beside: &[beside(0, ["fiber_runs", "replies"], 1.0, "runs of user threads for each reply")],
-    },
-    Row {
-        id: "G-3",
-        arms: |run| {
-            run.on_one_processor()?;
-            let threads = threads(run)?;
-            Ok(vec![[threads, one(run)?], [threads, pipelines(run)?[0]]])
-        },
-        guard: Guard::Cached,
-        ..PEAK
     },
     Row {
         id: "G-4",
@@ -301,16 +232,6 @@ pub(super) const ROWS: &[Row] = &[
             pair(blocking.ok_or("bio with more threads than self-adapting".to_owned()), Ok(adapts))
         },
         beside: &[beside(1, ["decided_queue_sum", "replies"], 1.0, "waiting for a thread")],
-        ..PEAK
-    },
-    Row {
-        id: "A-7",
-        arms: |run| {
-            let of = |rule| member(run, "adapt.rule", rule, |_| true);
-            pair(of("disk"), of("queue"))
-        },
-        guard: Guard::Disk,
-        beside: &ASYNCHRONOUS_OF_BOTH,
         ..PEAK
     },
     Row {
@@ -494,11 +415,6 @@ fn compared(
     let (cells, metric, at) = match quantity {
         Peak => return Ok((run.peak_ratio(names[0], names[1])?, "peak".to_owned(), Vec::new())),
         Change(factor) => return change(run, factor, names),
-        Each(counter) => {
-            let [above, below] = run.tops(names)?;
-            let ratio = run.times((&above, &below), quotient(counter, "replies"))?;
-            return Ok((ratio, format!("{counter} for each reply"), Vec::new()));
-        }
         Reply(metric, file) => {
             (run.with(TARGET, file).tops(names)?, metric, format!(" for {file}"))
         }

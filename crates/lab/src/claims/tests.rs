@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::analysis::tests::{named, synthetic};
+use crate::experiment::{Scale, library, parse};
 use crate::record::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const TEXT: &str = r#"
 workload = { root = ".", loop = "open" }
@@ -128,7 +129,29 @@ fn the_index_is_that_of_the_papers() {
         assert!(all.iter().all(|text| !text.is_empty() && !text.contains("{}")), "{claim:?}");
         // Each range that is asked for stands in the sentence.
         assert!(claim.ranges.iter().all(|one| claim.sentence().contains(&one.words())));
-        assert!(claim.ranges.is_empty() || has_predicate(&claim.id), "{claim:?}");
+    }
+}
+
+/// Claims are judged by a function or by rows, and rows ask for what the claims say.
+#[test]
+fn every_claim_is_judged_in_one_way() {
+    let mut by_rows = BTreeSet::new();
+    for (name, text) in library::EXPERIMENTS {
+        for scale in Scale::ALL {
+            let experiment = parse(name, text, scale).unwrap();
+            for row in &experiment.rows {
+                let claim = Claim::named(&row.id).unwrap();
+                assert_eq!(by_row::unasked(row, claim), None, "{name}: {}", row.id);
+                by_rows.insert(row.id.clone());
+            }
+            let has_row = |id: &String| experiment.rows.iter().any(|row| row.id == *id);
+            let judged = experiment.claims.iter().all(|id| has_row(id) || has_predicate(id));
+            assert!(judged, "{name}: {:?}", experiment.claims);
+        }
+    }
+    for claim in CLAIMS.iter() {
+        let ways = [claim.not_built, by_rows.contains(&claim.id), has_predicate(&claim.id)];
+        assert_eq!(ways.iter().filter(|way| **way).count(), 1, "{}: {ways:?}", claim.id);
     }
 }
 

@@ -19,7 +19,11 @@ impl Judged {
     /// Three sentences: the claim, what was seen, what settles it.
     pub fn sentences(&self) -> [String; 3] {
         let seen = if self.ours.is_empty() { "nothing of it yet" } else { &self.ours };
-        let says = format!("{} (paper: {}).", self.gist, self.paper);
+        // A claim of the user's own has no paper.
+        let says = match self.paper.as_str() {
+            "" => ended(self.gist.clone()),
+            paper => format!("{} (paper: {paper}).", self.gist),
+        };
         [says, ended(format!("Seen: {seen}")), ended(self.settles())]
     }
 

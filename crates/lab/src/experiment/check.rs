@@ -47,7 +47,10 @@ fn of_values(experiment: &Experiment) -> Vec<String> {
     let Experiment { workload, measure, knee, .. } = experiment;
     let mut found = Vec::new();
     let mut say = |key: &str, why: String| found.push(format!("{key}: {why}"));
-    for id in experiment.claims.iter().filter(|id| !CLAIMS.iter().any(|one| one.id == **id)) {
+    // A row has told of its own.
+    let has_row = |id: &str| experiment.rows.iter().any(|row| row.id == id);
+    let is_known = |id: &str| has_row(id) || CLAIMS.iter().any(|claim| claim.id == id);
+    for id in experiment.claims.iter().filter(|id| !is_known(id)) {
         let meant = file::meant(id, CLAIMS.iter().map(|claim| claim.id.as_str()));
         say("experiment.claims", format!("{id:?} is no claim of the papers{meant}"));
     }

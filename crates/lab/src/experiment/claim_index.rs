@@ -185,6 +185,11 @@ impl Claim {
         sentence
     }
 
+    /// Claim of a user, in the user's words.
+    pub(crate) fn of_user(id: &str, says: &str) -> Self {
+        Self { id: id.to_owned(), gist: says.to_owned(), ..Self::default() }
+    }
+
     /// Claim of that name.
     pub(crate) fn named(id: &str) -> Option<&'static Self> {
         CLAIMS.iter().find(|claim| claim.id == id)

@@ -128,7 +128,7 @@ impl<'t> File<'t> {
     }
 
     /// Takes unknown keys out, and says so. `known` has the known ones, with an object for each
-    /// table, in which `*` is any name.
+    /// table, in which `*` is any name, and a list of one object for each list of tables.
     pub(super) fn take_unknown(&mut self, known: &Value) {
         take_unknown(&mut self.table, "", known, self.problems.get_mut());
     }
@@ -166,7 +166,8 @@ impl<'t> File<'t> {
             let (what, key) = text.trim_end().split_once("\nin `").unwrap_or((text.as_str(), ""));
             let key = match key.trim_end_matches('`') {
                 "" => path.to_owned(),
-                whole if whole.contains('.') => whole.to_owned(),
+                // All sections are read at once.
+                whole if path == "experiment" && whole.contains('.') => whole.to_owned(),
                 key => format!("{path}.{key}"),
             };
             let at = error.span().map_or(0, |span| span.start);
@@ -181,6 +182,16 @@ impl<'t> File<'t> {
         let word = what.split_once(' ').map_or("", |(word, _)| word);
         let value = [key, word, "experiment"].into_iter().find_map(|path| self.find(path));
         self.problems.borrow_mut().push((value.map_or(0, |value| value.span().start), what));
+    }
+
+    /// Adds a problem at a place.
+    pub(super) fn say_at(&self, at: usize, what: String) {
+        self.problems.borrow_mut().push((at, what));
+    }
+
+    /// Start of the file itself, behind those that it extends.
+    pub(super) fn start(&self) -> usize {
+        self.layers.last().map_or(0, |layer| layer.start)
     }
 
     /// The experiment, or all that is wrong with it.
@@ -224,6 +235,17 @@ fn take_unknown(table: &mut DeTable<'_>, path: &str, known: &Value, problems: &m
                 take_unknown(inner, &format!("{path}."), known, problems);
                 continue;
             }
+            (Some(known), DeValue::Array(items)) if known[0].is_object() && are_tables(items) => {
+                for item in &mut **items {
+                    if let DeValue::Table(inner) = item.get_mut() {
+                        take_unknown(inner, &format!("{path}."), &known[0], problems);
+                    }
+                }
+                continue;
+            }
+            (Some(known), _) if known[0].is_object() => {
+                problems.push((at, format!("{path}: expected a list of tables")));
+            }
             (Some(Value::Object(_)), _) => problems.push((at, format!("{path}: expected a table"))),
             (Some(_), _) => continue,
             (None, _) => {
@@ -239,6 +261,10 @@ fn take_unknown(table: &mut DeTable<'_>, path: &str, known: &Value, problems: &m
     for name in wrong {
         table.remove(name.as_str());
     }
+}
+
+fn are_tables(items: &[Spanned<DeValue<'_>>]) -> bool {
+    items.iter().all(|item| item.get_ref().is_table())
 }
 
 /// The word that was probably meant: a third of its letters may be wrong.

@@ -5,6 +5,7 @@
 
 mod check;
 pub mod claim_index;
+mod claim_row;
 pub(crate) mod client;
 mod environment;
 mod file;
@@ -13,10 +14,15 @@ mod metrics;
 pub(crate) mod multiples;
 mod parse;
 pub mod plan;
+mod read_claims;
 #[cfg(test)]
 mod tests;
 
 pub use check::CELLS_MAX;
+pub use claim_row::{
+    ArmAt, ArmNumber, ClaimAsk, ClaimRow, Compared, Comparison, DerivedNumber, LevelChoice, Need,
+    RatePlace, Tell, TrialNumber,
+};
 pub use client::{Client, Encryption, RequestFields};
 pub(crate) use file::{extends, flatten, nearest};
 pub use metrics::is_metric;
@@ -78,6 +84,9 @@ pub struct Experiment {
     pub papers: Vec<String>,
     /// The claims to judge afterwards, such as `H-1`.
     pub claims: Vec<String>,
+    /// Rows of claims: comparisons of its arms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<ClaimRow>,
     /// What is compared, in the order of the file.
     #[serde(default)]
     pub targets: Vec<Target>,

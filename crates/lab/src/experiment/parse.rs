@@ -3,7 +3,7 @@
 use super::file::{File, Layer, lay, layers, leaves, word};
 use super::multiples::is_multiple;
 use super::{CONNECTIONS, Experiment, Factor, LAYOUT, PROCESSORS, Program, RATE, Rules, Scale};
-use super::{THINK, Target, check, environment};
+use super::{THINK, Target, check, environment, read_claims};
 use crate::experiment::client::{FIELDS, STREAMS, TARGET, TLS};
 use crate::programs::Other;
 use crate::record::target_option;
@@ -64,6 +64,7 @@ fn known(usual: &Experiment) -> Value {
         "measure": usual.measure,
         "guards": usual.guards,
         "knee": usual.knee,
+        "claim": read_claims::known(),
     });
     known["measure"]["profile_at"] = json!({ "*": 0 });
     let scale = known.clone();
@@ -84,9 +85,9 @@ fn check_ranges(file: &File<'_>, ranges: &BTreeMap<String, (f64, f64)>) {
     }
 }
 
-/// Reads all but targets and factors, which have names of their own.
+/// Reads all but targets and factors, which have names of their own, and rows of claims.
 fn sections(file: &File<'_>, mut whole: DeTable<'_>) -> Option<Experiment> {
-    for name in ["targets", "factors", "regatta"] {
+    for name in ["targets", "factors", "regatta", "claim"] {
         whole.remove(name);
     }
     let about = whole.remove("experiment").map(Spanned::into_inner);
@@ -114,6 +115,7 @@ fn experiment<'t>(
         experiment.baseline.clone_from(&first.name);
     }
     experiment.targets = targets;
+    read_claims::add(file, &mut experiment);
     if let Some(calibrate) = experiment.calibrate.as_mut().filter(|one| one.target.is_empty()) {
         calibrate.target.clone_from(&experiment.baseline);
     }

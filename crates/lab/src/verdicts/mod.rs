@@ -2,7 +2,7 @@
 
 mod pool;
 
-use crate::claims::{CLAIMS, Claim, Finding, Judged, Open, Verdict, has_predicate, on_paper};
+use crate::claims::{CLAIMS, Claim, Finding, Judged, Open, Verdict, on_paper};
 use crate::experiment::plan::whole_s;
 use crate::experiment::{Scale, library, parse};
 use crate::journal::Run;
@@ -198,7 +198,7 @@ fn worth(judged: &Judged) -> (u8, Reverse<usize>) {
 /// A claim of which no run tells: which one would, or what is not built.
 fn unmeasured(claim: &Claim) -> Finding {
     let open = match asking(&claim.id) {
-        _ if !has_predicate(&claim.id) => Open::NotBuilt { needs: claim.needs.clone() },
+        _ if claim.not_built => Open::NotBuilt { needs: claim.needs.clone() },
         None => {
             Open::NotBuilt { needs: format!("an experiment, which there is not: {}", claim.needs) }
         }

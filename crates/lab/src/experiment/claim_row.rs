@@ -1,0 +1,337 @@
+//! Claims as rows of an experiment's file: `[[claim]]` (docs/adding-a-claim.md).
+//!
+//! A row names arms of its own file. It says which of their numbers are compared, and the range
+//! that the claim asks for. `claims::by_row` judges it.
+
+use super::claim_index::{Claim, Range};
+use regatta_load::named;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt::{self, Display, Formatter};
+
+/// A claim, and the comparisons that decide it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClaimRow {
+    /// Name of a claim of the papers, or of the user's own.
+    pub id: String,
+    /// Sentence of a claim that is the user's own.
+    pub says: Option<String>,
+    /// Facts without which nothing is decided.
+    pub needs: Vec<Need>,
+    /// Facts in numbers: the middle of each has to be in its range, whatever its interval is.
+    pub given: Vec<Comparison>,
+    /// Asks of the claim; all have to be so.
+    pub asks: Vec<ClaimAsk>,
+    /// Numbers that are printed with it.
+    pub tells: Vec<Tell>,
+    /// Missing part of the claim: what is here can refute the claim, and cannot confirm it.
+    pub half: Option<String>,
+    /// Other arms that would do as well: what is here can confirm the claim, and cannot refute it.
+    pub untried: Option<String>,
+}
+
+named! {
+    /// Fact of a run without which a row decides nothing.
+    pub enum Need {
+        /// Processes wait for a disk.
+        Disk = "disk",
+        /// No process waits for a disk.
+        Cached = "cached",
+        /// The server has one processor.
+        OneProcessor = "one-processor",
+        /// The server shares no processor with the load.
+        OwnProcessors = "own-processors",
+    }
+}
+
+/// Thing that a claim asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ClaimAsk {
+    /// A comparison.
+    One(Comparison),
+    /// Candidates; one is enough. All comparisons of a candidate have to be so.
+    Any(Vec<Vec<Comparison>>),
+}
+
+/// Numbers of arms, and the range that they have to be in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Numbers and arms.
+    pub of: Compared,
+    /// Rate at which they are compared; peaks have none.
+    pub at: RatePlace,
+    /// Levels of factors, by their paths.
+    pub levels: BTreeMap<String, LevelChoice>,
+    /// Range.
+    pub is: Range,
+}
+
+/// Numbers of arms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Compared {
+    /// Best peak of some arms over the best peak of others.
+    Peak([Vec<String>; 2]),
+    /// Number of one arm over that of another.
+    Ratio(ArmNumber, [ArmAt; 2]),
+    /// The same, tested as a difference: the second number may be 0.
+    Times(ArmNumber, [ArmAt; 2]),
+    /// Number of an arm.
+    Value(ArmNumber, ArmAt),
+    /// Peak at the highest level of a factor over that at the lowest: of one arm over another.
+    Change(String, [String; 2]),
+}
+
+/// A number of each trial: one over another, times a factor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ArmNumber {
+    /// Factor.
+    pub times: f64,
+    /// Name of a metric or a counter, or a derived number.
+    pub name: TrialNumber,
+    /// Divisor.
+    pub over: Option<TrialNumber>,
+}
+
+/// Number of a trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TrialNumber {
+    /// Computed of several.
+    Derived(DerivedNumber),
+    /// A metric, or else a counter of the server.
+    Named(String),
+}
+
+named! {
+    /// Number that is computed of several metrics and counters of a trial.
+    pub enum DerivedNumber {
+        /// Share of the time in which processors idle for a disk.
+        IdleForDisk = "idle_for_disk",
+        /// Share of the time in which one process waits for a disk.
+        WaitingForDisk = "waiting_for_disk",
+    }
+}
+
+/// An arm, perhaps at a rate of its own: `NAME` or `NAME@RATE`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArmAt {
+    /// Name of the arm.
+    pub arm: String,
+    /// Rate, if it differs from that of the comparison.
+    pub at: Option<RatePlace>,
+}
+
+/// Rates of an arm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub enum RatePlace {
+    /// The highest.
+    #[default]
+    Highest,
+    /// The lowest.
+    Lowest,
+    /// The nearest to a multiple of the calibrated rate.
+    Near(f64),
+    /// Each between two multiples.
+    Between(f64, f64),
+}
+
+/// Level of a factor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LevelChoice {
+    /// The first in the file.
+    First,
+    /// The last in the file.
+    Last,
+    /// A level as it is written.
+    Is(String),
+}
+
+/// A number that is printed with a verdict, and decides nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tell {
+    /// Number.
+    pub of: ArmNumber,
+    /// Arms, each at its highest rate.
+    pub arms: Vec<String>,
+    /// Words behind the number.
+    pub says: String,
+}
+
+impl ClaimRow {
+    /// Claim of a user, in the words of its row; `None` if the row is of another claim.
+    pub(crate) fn own(&self) -> Option<Claim> {
+        let says = self.says.as_ref().filter(|_| Claim::named(&self.id).is_none())?;
+        Some(Claim::of_user(&self.id, says))
+    }
+
+    /// Ranges that it asks for.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range> {
+        let of = |ask: &ClaimAsk| -> Vec<Range> {
+            match ask {
+                ClaimAsk::One(one) => vec![one.is],
+                ClaimAsk::Any(any) => any.iter().flatten().map(|one| one.is).collect(),
+            }
+        };
+        self.asks.iter().flat_map(of)
+    }
+}
+
+/// Text that names no number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArmNumberError(String);
+
+impl Display for ArmNumberError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} names no number: expected one such as \"p99_ms\", \"opens/replies\" or \
+             \"1000*disk_requests_per_s/good_per_s\"",
+            self.0
+        )
+    }
+}
+
+impl Error for ArmNumberError {}
+
+impl ArmNumber {
+    /// Number that a text such as `100*opens/replies` names.
+    pub(super) fn parse(text: &str) -> Result<Self, ArmNumberError> {
+        let error = || ArmNumberError(text.to_owned());
+        let (times, rest) = match text.split_once('*') {
+            Some((times, rest)) => (times.trim().parse::<f64>().map_err(|_| error())?, rest),
+            None => (1.0, text),
+        };
+        let (name, over) = match rest.split_once('/') {
+            Some((name, over)) => (name, Some(over)),
+            None => (rest, None),
+        };
+        let name = TrialNumber::parse(name).ok_or_else(error)?;
+        let over = over.map(|over| TrialNumber::parse(over).ok_or_else(error)).transpose()?;
+        let is_factor = times.is_finite() && times > 0.0;
+        if is_factor { Ok(Self { times, name, over }) } else { Err(error()) }
+    }
+}
+
+impl TrialNumber {
+    fn parse(text: &str) -> Option<Self> {
+        let name = text.trim();
+        let is_name = !name.is_empty()
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || ['_', '-', '.'].contains(&c));
+        let derived = || DerivedNumber::named(name).map(Self::Derived);
+        is_name.then(|| derived().unwrap_or_else(|| Self::Named(name.to_owned())))
+    }
+}
+
+impl Display for TrialNumber {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Derived(derived) => derived.name(),
+            Self::Named(name) => name,
+        })
+    }
+}
+
+impl Display for ArmNumber {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.times != 1.0 {
+            write!(f, "{}*", self.times)?;
+        }
+        write!(f, "{}", self.name)?;
+        self.over.as_ref().map_or(Ok(()), |over| write!(f, "/{over}"))
+    }
+}
+
+impl TryFrom<String> for ArmNumber {
+    type Error = ArmNumberError;
+
+    fn try_from(text: String) -> Result<Self, ArmNumberError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<ArmNumber> for String {
+    fn from(number: ArmNumber) -> Self {
+        number.to_string()
+    }
+}
+
+impl ArmAt {
+    /// Arm that a text such as `cm` or `cm@1.67x` names; `None` if its rate is none.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let Some((arm, at)) = text.rsplit_once('@') else {
+            return Some(Self { arm: text.to_owned(), at: None });
+        };
+        Some(Self { arm: arm.to_owned(), at: Some(RatePlace::parse(at)?) })
+    }
+}
+
+impl RatePlace {
+    /// Place that a text names: `highest`, `lowest`, `1.2x` or `1x..1.25x`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let multiple = |text: &str| {
+            let number = text.trim().strip_suffix('x')?.parse().ok();
+            number.filter(|number: &f64| number.is_finite() && *number > 0.0)
+        };
+        match text.trim() {
+            "highest" => Some(Self::Highest),
+            "lowest" => Some(Self::Lowest),
+            text => match text.split_once("..") {
+                Some((from, to)) => {
+                    let (from, to) = (multiple(from)?, multiple(to)?);
+                    (from < to).then_some(Self::Between(from, to))
+                }
+                None => multiple(text).map(Self::Near),
+            },
+        }
+    }
+}
+
+impl LevelChoice {
+    /// Level that a word names.
+    pub(super) fn parse(word: &str) -> Self {
+        match word {
+            "first" => Self::First,
+            "last" => Self::Last,
+            level => Self::Is(level.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_written_as_it_is_read() {
+        for text in ["p99_ms", "opens/replies", "1000*disk_requests_per_s/good_per_s", "a.b-c"] {
+            assert_eq!(ArmNumber::parse(text).unwrap().to_string(), text);
+        }
+        let idle = ArmNumber::parse(" idle_for_disk ").unwrap();
+        assert_eq!(idle.name, TrialNumber::Derived(DerivedNumber::IdleForDisk));
+        for text in ["", "a b", "x*a", "0*a", "-1*a", "a/", "a/b/c", "a*b"] {
+            let error = ArmNumber::parse(text).unwrap_err().to_string();
+            assert!(error.contains("names no number"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn rates_and_arms_are_what_their_texts_say() {
+        for (text, place) in [
+            ("highest", Some(RatePlace::Highest)),
+            ("lowest", Some(RatePlace::Lowest)),
+            ("1.67x", Some(RatePlace::Near(1.67))),
+            ("1.02x..1.25x", Some(RatePlace::Between(1.02, 1.25))),
+            ("1.67", None),
+            ("0x", None),
+            ("2x..1x", None),
+            ("top", None),
+        ] {
+            assert_eq!(RatePlace::parse(text), place, "{text}");
+        }
+        let arm = |text: &str| ArmAt::parse(text).map(|one| (one.arm, one.at));
+        assert_eq!(arm("a@b"), None);
+        assert_eq!(arm("eager+close"), Some(("eager+close".to_owned(), None)));
+        assert_eq!(arm("cm@0.7x"), Some(("cm".to_owned(), Some(RatePlace::Near(0.7)))));
+    }
+}
