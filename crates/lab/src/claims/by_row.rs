@@ -215,10 +215,11 @@ impl<'a> Judging<'a> {
 
     /// Looks at a comparison, at each of its rates.
     fn asked(&mut self, one: &Comparison) -> Found<Vec<Asked>> {
-        let run = self.with(one)?;
+        let (run, levels) = self.with(one)?;
         let mut asked = Vec::new();
         for at in places(&run, one)? {
             let (shown, what) = self.shown(&run, one, at)?;
+            let what = what + &levels;
             asked.push(match (&one.of, one.is) {
                 // The difference: the second number may be 0.
                 (Compared::Times(..), Range::Below(_)) => shown.below(0.0, what),
@@ -235,9 +236,9 @@ impl<'a> Judging<'a> {
         Ok(asked)
     }
 
-    /// The cells that have the levels of a comparison.
-    fn with(&self, one: &Comparison) -> Found<Evidence<'a>> {
-        let mut run = self.run;
+    /// The cells that have the levels of a comparison, and words for these.
+    fn with(&self, one: &Comparison) -> Found<(Evidence<'a>, String)> {
+        let (mut run, mut words) = (self.run, String::new());
         for (path, level) in &one.levels {
             let factor = run.run.experiment.factors.iter().find(|factor| factor.path == *path);
             let factor = factor.ok_or_else(|| format!("levels of {path}"))?;
@@ -248,8 +249,9 @@ impl<'a> Judging<'a> {
             };
             let level = level.ok_or_else(|| format!("that level of {path}"))?;
             run = run.with(&factor.path, level);
+            words += &format!(" at {path}={level}");
         }
-        Ok(run)
+        Ok((run, words))
     }
 
     /// Shows the numbers of a comparison, with words for them.
@@ -276,6 +278,9 @@ impl<'a> Judging<'a> {
                 self.missed(run, of, &[&cell]);
                 Ok((run.shown(&what, &cell, |record| value(run, of, record))?, what))
             }
+            Compared::Change(_, [arm, baseline]) if self.is_shared => {
+                processor_time(run, [arm, baseline])
+            }
             Compared::Change(factor, [arm, baseline]) => change(run, factor, [arm, baseline]),
         }
     }
@@ -288,10 +293,7 @@ impl<'a> Judging<'a> {
         below: &[String],
     ) -> Found<(Shown, String)> {
         if self.is_shared {
-            let [arm, baseline] = [&above[0], &below[0]];
-            let [one, other] = run.tops([arm, baseline])?;
-            let what = format!("{arm}'s processor time per reply over {baseline}'s");
-            return Ok((run.ratio(&one, &other, SHARED)?, what));
+            return processor_time(run, [&above[0], &below[0]]);
         }
         let shown = Evidence::best_of(&sides(run, above), &sides(run, below))?;
         let what = match above {
@@ -350,8 +352,9 @@ impl<'a> Judging<'a> {
     /// A finding where a fact in numbers is not so.
     fn facts(&mut self, given: &[Comparison]) -> Found<Option<Finding>> {
         for one in given {
-            let run = self.with(one)?;
+            let (run, levels) = self.with(one)?;
             let (shown, what) = self.shown(&run, one, one.at)?;
+            let what = what + &levels;
             let told = format!("{what} is {}", show(&shown));
             let (low, high) = one.is.limits();
             let is_within = (low..high).contains(&shown.typical());
@@ -384,6 +387,13 @@ fn places(run: &Evidence<'_>, one: &Comparison) -> Found<Vec<RatePlace>> {
     let here = rates.into_iter().filter(|rate| (from..=to).contains(rate));
     let here: Vec<RatePlace> = here.map(RatePlace::Near).collect();
     if here.is_empty() { Err(format!("rates from {from} to {to} S")) } else { Ok(here) }
+}
+
+/// Processor time of one arm over that of another.
+fn processor_time(run: &Evidence<'_>, [arm, baseline]: [&String; 2]) -> Found<(Shown, String)> {
+    let [one, other] = run.tops([arm, baseline])?;
+    let what = format!("{arm}'s processor time per reply over {baseline}'s");
+    Ok((run.ratio(&one, &other, SHARED)?, what))
 }
 
 /// Growth of two arms' peaks from the lowest level of a factor to the highest, one over the other.

@@ -178,6 +178,9 @@ factors."workload.rate" = ["0.95x", "1.2x", "1.43x"]
 workload = { root = ".", loop = "open" }
 calibrate = {}
 measure.blocks = 13
+[[claim]]
+id = "H-1"
+asks = [{ peak = ["b", "a"], is = "0.6..0.9" }]
 "#;
 
     fn shown(good: f64) -> BTreeMap<String, f64> {

@@ -25,7 +25,6 @@ mod response;
 mod sharing;
 mod shown;
 mod stages;
-mod table;
 pub(crate) mod threads;
 mod told;
 mod tuned;
@@ -248,10 +247,9 @@ fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
     let mut finding = match claim {
         _ if claim.not_built => Finding::not_built(&claim.needs),
         _ => on_paper(id).or_else(|| lacking(run, claim)).unwrap_or_else(|| {
-            let found = match (row, table_row(id), predicate(id)) {
-                (Some(row), ..) => by_row::judge(row, claim, evidence),
-                (_, Some(row), _) => row.judge(evidence, claim),
-                (.., Some(predicate)) => predicate(evidence),
+            let found = match (row, predicate(id)) {
+                (Some(row), _) => by_row::judge(row, claim, evidence),
+                (_, Some(predicate)) => predicate(evidence),
                 _ => Err(format!(
                     "what {id} compares: the file of its experiment has no [[claim]] of that id"
                 )),
@@ -329,11 +327,7 @@ type Predicate = fn(&Evidence<'_>) -> Result<Finding, String>;
 /// Whether a claim is judged without a row.
 #[cfg(test)]
 fn has_predicate(id: &str) -> bool {
-    table_row(id).is_some() || predicate(id).is_some() || on_paper(id).is_some()
-}
-
-fn table_row(id: &str) -> Option<&'static table::Row> {
-    table::ROWS.iter().find(|row| row.id == id)
+    predicate(id).is_some() || on_paper(id).is_some()
 }
 
 /// Functions by their names.
@@ -351,7 +345,7 @@ const PREDICATES: &[(&str, Predicate)] = functions! {
     copies: g1 g2 g8;
     dispatch: e26 e27 h13;
     helpers: x4 x5 x11 x13;
-    others: b5 g5 g6 g7 p3 s13 s14 s16 s17;
+    others: g5 g6 g7 p3 s13 s14 s16 s17;
     pipelines: e24 s9 s10 s11;
     predicted: e17 p1;
     processes: e1 e2 e4 e5 e6;

@@ -5,7 +5,7 @@ use super::rows::{
     quiet, run_in, with_noise,
 };
 use super::*;
-use crate::experiment::Scale;
+use crate::experiment::{ClaimAsk, Compared, Scale};
 use crate::record::Cell;
 use Verdict::{CannotTell as Cannot, Fails, Holds};
 use std::sync::LazyLock;
@@ -95,7 +95,28 @@ fn predictions() {
     );
 }
 
-/// Arms are found by their options, whatever they are called.
+/// Gives other names to the arms of a row.
+fn rename(row: &mut ClaimRow, other: &dyn Fn(&str) -> String) {
+    let asked = row.asks.iter_mut().flat_map(|ask| match ask {
+        ClaimAsk::One(one) => vec![one],
+        ClaimAsk::Any(any) => any.iter_mut().flatten().collect(),
+    });
+    for one in asked.chain(&mut row.given) {
+        match &mut one.of {
+            Compared::Peak(sides) => {
+                sides.iter_mut().flatten().for_each(|name| *name = other(name));
+            }
+            Compared::Ratio(_, arms) | Compared::Times(_, arms) => {
+                arms.iter_mut().for_each(|arm| arm.arm = other(&arm.arm));
+            }
+            Compared::Value(_, arm) => arm.arm = other(&arm.arm),
+            Compared::Change(_, arms) => arms.iter_mut().for_each(|name| *name = other(name)),
+        }
+    }
+    row.tells.iter_mut().flat_map(|tell| &mut tell.arms).for_each(|name| *name = other(name));
+}
+
+/// Functions find arms by their options and rows by their names, whatever these are.
 #[test]
 fn names_of_arms_do_not_matter() {
     fn accepts(_: &str, _: f64, cell: &Cell) -> Numbers {
@@ -119,6 +140,7 @@ fn names_of_arms_do_not_matter() {
             format!("arm {at}")
         };
         run.experiment.baseline = other(&run.experiment.baseline);
+        run.experiment.rows.iter_mut().for_each(|row| rename(row, &other));
         for target in &mut run.experiment.targets {
             target.name = other(&target.name);
         }

@@ -1,14 +1,11 @@
-//! Claims on other servers, kernels and workloads: S-13, S-14, S-16, S-17, G-5 to G-7, P-3, B-5.
+//! Claims on other servers, kernels and workloads: S-13, S-14, S-16, S-17, G-5 to G-7, P-3.
 
 use super::arms::{blocks, copies, one, processes};
 use super::blocking::requests;
 use super::curves::{Curves, Side};
 use super::evidence::{Evidence, Found, Shown, number, option, percent, show};
 use super::shown::{Asked, Part, any};
-use super::table::{SMALL, ours};
 use super::{Finding, Open, Verdict};
-use crate::experiment::claim_index::range;
-use crate::experiment::client::TARGET;
 use crate::experiment::{Program, Target};
 use crate::programs::Other;
 use crate::record::{Cell, Record};
@@ -39,15 +36,6 @@ fn targets<'a>(run: &Evidence<'a>) -> impl Iterator<Item = &'a Target> + use<'a>
     let left_out = &run.run.manifest.left_out;
     let all = run.run.experiment.targets.iter();
     all.filter(move |target| !left_out.contains_key(&target.name))
-}
-
-/// What of a small file's reply is ours to make cheaper.
-pub(super) fn b5(run: &Evidence<'_>) -> Found<Finding> {
-    let [cell] = run.with(TARGET, SMALL).tops([&ours(run)?.name])?;
-    let what = format!("user instructions for a reply of {}", cell.arm);
-    let shown = run.shown(&what, &cell, |one| number(one, "user_instructions_per_reply"))?;
-    let asked = shown.asks(range("B-5", 0), what);
-    Ok(Finding::all(show(&shown), format!("for {SMALL}"), &[asked]))
 }
 
 /// A server with a process or thread for each connection reads from the disk where others need not.

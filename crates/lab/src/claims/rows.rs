@@ -130,6 +130,12 @@ pub(super) fn found(experiment: &str) -> &'static str {
     library::find(experiment).unwrap_or_else(|| panic!("there is no {experiment}"))
 }
 
+/// Rows of an experiment that comes with the program.
+pub(super) fn rows_of(experiment: &str) -> &'static str {
+    let text = found(experiment);
+    &text[text.find("[[claim]]").expect("it has rows")..]
+}
+
 pub(super) fn verdict(claim: &str, experiment: &str, world: World) -> Judged {
     let mut run = run_in(found(experiment), world);
     let asked = &mut run.experiment.claims;

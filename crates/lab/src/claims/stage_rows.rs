@@ -172,14 +172,16 @@ fn pipelines_over_processors() {
             ("S-11", Fails, |arm, _, _| with_peak(arm, "floating", 0.9)),
         ],
     );
+    let copies = text(
+        "S-15",
+        &[
+            ["all", "watpipe5", "watpipe.writers=4"],
+            ["copies", "watpipe5", "watpipe.writers=1 event.copies=4"],
+        ],
+    );
+    let row = r#"asks = [{ peak = ["all", "copies"], is = ">0.95" }]"#;
     check_text(
-        &text(
-            "S-15",
-            &[
-                ["all", "watpipe5", "watpipe.writers=4"],
-                ["copies", "watpipe5", "watpipe.writers=1 event.copies=4"],
-            ],
-        ),
+        &format!("{copies}[[claim]]\nid = \"S-15\"\n{row}\n"),
         &[("S-15", Holds, nothing), ("S-15", Fails, |arm, _, _| with_peak(arm, "all", 0.8))],
     );
 }

@@ -280,7 +280,15 @@ fn threads_over_processors() {
             "workload.root = \".\"\nmachine = {{ server_cpus = \"{cpus}\", client_cpus = \"9\" }}\n\
              factors.\"machine.processors\" = [1, 4]\n"
         );
-        with("\"E-30\"", &keys, &[["own", architecture, ""], ["events", "symped", ""]])
+        let rows = r#"
+[[claim]]
+id = "E-30"
+asks = [{ change = ["own", "events"], by = "machine.processors", is = ">0.9" }]
+[[claim]]
+id = "G-4"
+asks = [{ change = ["events", "own"], by = "machine.processors", is = "<0.9" }]
+"#;
+        with("", &keys, &[["own", architecture, ""], ["events", "symped", ""]]) + rows
     };
     check_text(
         &text("0-3", "means"),

@@ -33,7 +33,7 @@ impl Grow {
         }
         if experiment.claims.is_empty() {
             return Err(format!(
-                "{name} names no claim, so nothing can be decided: give its file \
+                "{name} names no claim, so nothing can be decided: give its file a [[claim]], \
                  experiment.claims, or more measure.blocks"
             ));
         }

@@ -160,6 +160,9 @@ pub(super) fn add(file: &File<'_>, experiment: &mut Experiment) {
             experiment.claims.push(row.id.clone());
         }
     }
+    // In the order of the index, and behind them the user's own.
+    let place = |id: &String| CLAIMS.iter().position(|claim| claim.id == *id);
+    experiment.claims.sort_by_key(|id| place(id).unwrap_or(CLAIMS.len()));
     experiment.rows = rows;
 }
 
@@ -511,6 +514,23 @@ tells = [{ of = "100*opens/replies", arms = ["a", "b"], says = "% of replies ope
         // A run keeps it as JSON.
         let text = serde_json::to_string(row).unwrap();
         assert_eq!(serde_json::from_str::<ClaimRow>(&text).unwrap(), *row);
+    }
+
+    #[test]
+    fn a_file_may_drop_the_rows_that_it_extends_and_change_their_levels() {
+        let rows = |text: &str| {
+            let text = format!("extends = \"bench\"\n[experiment]\nname = \"mine\"\n{text}");
+            let experiment = parse("mine", &text, Scale::Quick).unwrap();
+            experiment.rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
+        };
+        let all = ["B-1", "B-2", "B-3", "B-4", "B-5"];
+        assert_eq!(rows(""), all);
+        assert_eq!(rows("[factors]\n\"workload.target\" = [\"/files/0004096\"]\n"), all);
+        assert_eq!(rows("claims = []\n"), [""; 0]);
+        let own = "[[claim]]\nid = \"mine\"\nsays = \"it answers\"\n\
+                   asks = [{ value = \"regatta\", of = \"good_per_s\", is = \">1\" }]\n";
+        assert_eq!(rows(own), ["mine"]);
+        assert_eq!(rows(&format!("claims = []\n{own}")), ["mine"]);
     }
 
     #[test]

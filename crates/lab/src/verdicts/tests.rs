@@ -11,6 +11,9 @@ targets.inf.config.server.architecture = "acceptinf"
 targets.one.config.server.architecture = "accept1"
 workload.root = "."
 measure = { blocks = 5, again = false }
+[[claim]]
+id = "H-1"
+asks = [{ peak = ["one", "inf"], is = "0.6..0.9" }]
 "#;
 
 /// A run whose accept1 answers `ratio` of what acceptinf does, with noise by `seed`.
@@ -89,6 +92,9 @@ targets.aio.config.server.architecture = "aio"
 targets.adapts.config.server.architecture = "self-adapting"
 workload.root = "."
 measure = { blocks = 5, again = false }
+[[claim]]
+id = "A-1"
+asks = [{ peak = ["aio", "bio"], is = ">1" }, { peak = ["adapts", "aio"], is = ">1" }]
 "#;
     let with = |workload: &str, aio: f64, minute: u64| {
         let mut run = synthetic_at(text, Scale::Quick, &|cell| {
