@@ -70,15 +70,6 @@ pub(super) fn preset<'a>(run: &Evidence<'a>, architecture: &str) -> Found<&'a Ta
     run.of(architecture).find(plain).ok_or_else(|| format!("an arm of {architecture}"))
 }
 
-/// The arms of [H] that take a limited number of connections at a time, with that number.
-pub(super) fn limited<'a>(run: &Evidence<'a>) -> Vec<(&'a str, u32)> {
-    let limit = |target: &Target| {
-        target.config.get("accept.count").map_or(Some(25), |count| count.parse().ok())
-    };
-    let arms = run.of("accept25").filter_map(|one| Some((one.name.as_str(), limit(one)?)));
-    arms.filter(|(_, limit)| *limit > 0).collect()
-}
-
 /// The first arm with a kernel thread for each connection.
 pub(super) fn threads<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
     let found = run.of("knot-nptl").chain(run.of("mt")).next();

@@ -1,14 +1,15 @@
 //! Judges a claim by its row in the experiment's file.
 
 use super::curves::Side;
+use super::derived::derive;
 use super::evidence::{Evidence, Found, GOOD, Shown, counted, number, show};
-use super::processes::{idle_for_the_disk, needs_cached, waiting, waits};
+use super::processes::{needs_cached, waits};
 use super::shown::{Asked, Part, all_among, any_part};
 use super::{Claim, Finding, Verdict};
 use crate::experiment::claim_index::Range;
 use crate::experiment::{
-    ArmAt, ArmNumber, ClaimAsk, ClaimRow, Compared, Comparison, DerivedNumber, LevelChoice, Need,
-    RatePlace, Tell, TrialNumber,
+    ArmAt, ArmNumber, ClaimAsk, ClaimRow, Compared, Comparison, LevelChoice, Need, RatePlace, Tell,
+    TrialNumber,
 };
 use crate::record::{Cell, Record};
 use crate::stats::{Blocks, with};
@@ -100,8 +101,7 @@ fn require(run: &Evidence<'_>, need: Need) -> Found<()> {
 fn of_trial(run: &Evidence<'_>, name: &TrialNumber, record: &Record) -> Option<f64> {
     match name {
         TrialNumber::Named(name) => number(record, name).or_else(|| counted(record, name)),
-        TrialNumber::Derived(DerivedNumber::IdleForDisk) => idle_for_the_disk(run)(record),
-        TrialNumber::Derived(DerivedNumber::WaitingForDisk) => waiting(run)(record),
+        TrialNumber::Derived(derived) => derive(run, *derived, record),
     }
 }
 
@@ -282,6 +282,7 @@ impl<'a> Judging<'a> {
                 processor_time(run, [arm, baseline])
             }
             Compared::Change(factor, [arm, baseline]) => change(run, factor, [arm, baseline]),
+            Compared::Gap(of, arms) => gap(run, of, arms, at),
         }
     }
 
@@ -382,7 +383,9 @@ fn places(run: &Evidence<'_>, one: &Comparison) -> Found<Vec<RatePlace>> {
             run.common([&one.arm, &other.arm])?.into_iter().map(|(rate, _)| rate).collect()
         }
         Compared::Value(_, arm) => run.rates(&arm.arm)?.into_iter().map(|(rate, _)| rate).collect(),
-        Compared::Peak(_) | Compared::Change(..) => return Ok(vec![RatePlace::Highest]),
+        Compared::Peak(_) | Compared::Change(..) | Compared::Gap(..) => {
+            return Ok(vec![RatePlace::Highest]);
+        }
     };
     let here = rates.into_iter().filter(|rate| (from..=to).contains(rate));
     let here: Vec<RatePlace> = here.map(RatePlace::Near).collect();
@@ -394,6 +397,24 @@ fn processor_time(run: &Evidence<'_>, [arm, baseline]: [&String; 2]) -> Found<(S
     let [one, other] = run.tops([arm, baseline])?;
     let what = format!("{arm}'s processor time per reply over {baseline}'s");
     Ok((run.ratio(&one, &other, SHARED)?, what))
+}
+
+/// Ratio of a number of two arms over the ratio of two others, block by block.
+fn gap(
+    run: &Evidence<'_>,
+    of: &ArmNumber,
+    [one, other]: &[[String; 2]; 2],
+    at: RatePlace,
+) -> Found<(Shown, String)> {
+    let cells = cells(run, [&one[0], &one[1], &other[0], &other[1]], at)?;
+    let [a, b, c, d] =
+        cells.each_ref().map(|cell| run.blocks(cell, |record| value(run, of, record)));
+    let ratio = |above: f64, below: f64| above / below;
+    let ratios = [with(&a, &b, ratio), with(&c, &d, ratio)];
+    let names = [one, other].map(|[above, below]| format!("{above} over {below}"));
+    let shown = run.compared((&names[0], &ratios[0]), (&names[1], &ratios[1]))?;
+    let what = format!("{}{}, {} compared with {}", words(of), at_words(at), names[0], names[1]);
+    Ok((shown, what))
 }
 
 /// Growth of two arms' peaks from the lowest level of a factor to the highest, one over the other.

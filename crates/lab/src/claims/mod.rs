@@ -11,6 +11,7 @@ mod blocking;
 mod by_row;
 mod copies;
 mod curves;
+mod derived;
 mod dispatch;
 pub(crate) mod evidence;
 mod helpers;
@@ -339,11 +340,11 @@ macro_rules! functions {
 
 /// The predicates, each called as its claim is: `a2` judges A-2.
 const PREDICATES: &[(&str, Predicate)] = functions! {
-    accept: h2 h4 h5 h6 h7 h8 h9 h11;
+    accept: h11;
     adapting: a2 a3 a4 a5;
     blocking: e9 e10 e11 e12 s6 s7 s8 s8b;
     copies: g1 g2 g8;
-    dispatch: e26 e27 h13;
+    dispatch: h13;
     helpers: x4 x5 x11 x13;
     others: g5 g6 g7 p3 s13 s14 s16 s17;
     pipelines: e24 s9 s10 s11;

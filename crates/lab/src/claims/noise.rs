@@ -111,6 +111,9 @@ fn rename(row: &mut ClaimRow, other: &dyn Fn(&str) -> String) {
             }
             Compared::Value(_, arm) => arm.arm = other(&arm.arm),
             Compared::Change(_, arms) => arms.iter_mut().for_each(|name| *name = other(name)),
+            Compared::Gap(_, arms) => {
+                arms.iter_mut().flatten().for_each(|name| *name = other(name));
+            }
         }
     }
     row.tells.iter_mut().flat_map(|tell| &mut tell.arms).for_each(|name| *name = other(name));

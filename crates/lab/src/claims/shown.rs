@@ -114,11 +114,6 @@ impl Shown {
         self.asks(Range::Equal(share), what)
     }
 
-    /// Asks for less or more than that.
-    pub(crate) fn unequal(&self, share: f64, what: impl Into<String>) -> Asked {
-        self.asks(Range::Unequal(share), what)
-    }
-
     fn asked(&self, low: f64, high: f64, what: impl Into<String>) -> Asked {
         Asked { what: what.into(), shown: self.clone(), low, high, inside: true }
     }
@@ -401,7 +396,8 @@ mod tests {
             };
             let shown = shown(middle, deviation);
             assert_eq!(shown.equal(0.03, "x").verdict(1), equal, "{middle} {deviation}");
-            assert_eq!(shown.unequal(0.03, "x").verdict(1), unequal, "{middle} {deviation}");
+            let not = shown.asks(Range::Unequal(0.03), "x");
+            assert_eq!(not.verdict(1), unequal, "{middle} {deviation}");
         }
     }
 

@@ -103,7 +103,7 @@ fn what_is_missing_is_said() {
     let of = |id: &str| judged.iter().find(|judged| judged.id == id).unwrap();
     assert_eq!(of("H-3").verdict, Verdict::CannotTell);
     assert!(of("H-3").why.contains("valid trials of cm"), "{}", of("H-3").why);
-    assert!(of("H-2").why.contains("accept1 near 0.7"), "{}", of("H-2").why);
+    assert!(of("H-2").why.contains("accept1 near 2.4"), "{}", of("H-2").why);
     assert_eq!(of("X-99").why, "there is no claim of that name");
     assert_eq!(
         of("P-2").why,

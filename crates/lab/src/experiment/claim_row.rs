@@ -80,6 +80,8 @@ pub enum Compared {
     Value(ArmNumber, ArmAt),
     /// Peak at the highest level of a factor over that at the lowest: of one arm over another.
     Change(String, [String; 2]),
+    /// Ratio of a number of two arms over the ratio of two others.
+    Gap(ArmNumber, [[String; 2]; 2]),
 }
 
 /// A number of each trial: one over another, times a factor.
@@ -110,6 +112,10 @@ named! {
         IdleForDisk = "idle_for_disk",
         /// Share of the time in which one process waits for a disk.
         WaitingForDisk = "waiting_for_disk",
+        /// Share of one process's busy time that is inside of `select`.
+        SelectShare = "select_share",
+        /// Replies for each second in which one process is busy.
+        RepliesPerBusySecond = "replies_per_busy_s",
     }
 }
 

@@ -44,6 +44,7 @@ struct AskTable {
     times: Option<Spanned<ArmNames>>,
     value: Option<Spanned<ArmNames>>,
     change: Option<Spanned<ArmNames>>,
+    gap: Option<Spanned<ArmNames>>,
     of: Option<Spanned<String>>,
     at: Option<Spanned<String>>,
     is: Option<Spanned<String>>,
@@ -64,13 +65,14 @@ struct TellTable {
 
 impl AskTable {
     /// Keys that say what is compared; each comparison has one of them.
-    fn forms(&self) -> [(&'static str, Option<&Spanned<ArmNames>>); 5] {
+    fn forms(&self) -> [(&'static str, Option<&Spanned<ArmNames>>); 6] {
         [
             ("peak", self.peak.as_ref()),
             ("ratio", self.ratio.as_ref()),
             ("times", self.times.as_ref()),
             ("value", self.value.as_ref()),
             ("change", self.change.as_ref()),
+            ("gap", self.gap.as_ref()),
         ]
     }
 
@@ -121,7 +123,7 @@ impl<'de> Deserialize<'de> for ArmNames {
 /// Every key of the rows.
 pub(super) fn known() -> Value {
     let comparison = json!({
-        "peak": 0, "ratio": 0, "times": 0, "value": 0, "change": 0,
+        "peak": 0, "ratio": 0, "times": 0, "value": 0, "change": 0, "gap": 0,
         "of": 0, "at": 0, "is": 0, "by": 0, "where": { "*": 0 },
     });
     let mut candidate = comparison.clone();
@@ -323,6 +325,10 @@ impl RowReader<'_, '_> {
                 }
                 Compared::Change(by?, [one.arm, other.arm])
             }
+            "gap" => {
+                let gap = self.gap(&key, arms);
+                Compared::Gap(of?, gap?)
+            }
             _ => {
                 let arm = self.arm(&key, arms);
                 Compared::Value(of?, arm?)
@@ -349,6 +355,14 @@ impl RowReader<'_, '_> {
         let text = text?;
         let wrong = |error: E| self.say(text.span().start, format!("{path}.{key}: {error}"));
         parse(text.get_ref()).map_err(wrong).ok()
+    }
+
+    /// Two pairs of arms.
+    fn gap(self, key: &str, names: &Spanned<ArmNames>) -> Option<[[String; 2]; 2]> {
+        let two = |names| self.two(key, names).map(|arms| arms.map(|one| one.arm));
+        let [one, other] = self.pair(key, names)?;
+        let (one, other) = (two(one), two(other));
+        Some([one?, other?])
     }
 
     /// Arms of both sides of `peak`: each one name, or a list.
@@ -556,7 +570,7 @@ says = "!"
             "e.toml:6:6: claim.id: \"S-8B\" is no claim of the papers; did you mean S-8?; a claim",
             "e.toml:7:9: claim.needs: \"disc\" is none of disk, cached, one-processor",
             "e.toml:9:13: claim.asks.peak: \"d\" is no target",
-            "e.toml:10:3: a comparison has one of peak, ratio, times, value, change",
+            "e.toml:10:3: a comparison has one of peak, ratio, times, value, change, gap",
             "e.toml:11:3: claim.asks.of is missing",
             "e.toml:11:30: claim.asks.is: \"1\" is no range",
             "e.toml:12:44: claim.asks.is: `times` is above or below a number",
