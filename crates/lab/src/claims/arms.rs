@@ -38,24 +38,10 @@ pub(super) fn one<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
     all.into_iter().find(|target| Some(cap(target)) == most).ok_or_else(|| "sped".to_owned())
 }
 
-/// The one that takes the fewest.
-pub(super) fn one_with_few<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
-    let all = loops(run);
-    let least = all.iter().map(|target| cap(target)).min();
-    all.into_iter().find(|target| Some(cap(target)) == least).ok_or_else(|| "sped".to_owned())
-}
-
 /// SYMPED with several processes that takes as many connections as another arm does.
 fn several<'a>(run: &Evidence<'a>, like: &Target) -> Vec<&'a Target> {
     let symped = run.of("symped").filter(|one| !blocks(one) && processes(one) > 1);
     symped.filter(|one| cap(one) == cap(like)).collect()
-}
-
-/// SYMPED with so many processes, under the same limit as another arm.
-pub(super) fn symped<'a>(run: &Evidence<'a>, wanted: u32, like: &Target) -> Found<&'a Target> {
-    let mut all = several(run, like).into_iter();
-    all.find(|target| processes(target) == wanted)
-        .ok_or_else(|| format!("symped with {wanted} processes under the same limit"))
 }
 
 /// SYMPED with the most processes, under the same limit as another arm.
@@ -74,17 +60,6 @@ pub(super) fn preset<'a>(run: &Evidence<'a>, architecture: &str) -> Found<&'a Ta
 pub(super) fn threads<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
     let found = run.of("knot-nptl").chain(run.of("mt")).next();
     found.ok_or_else(|| "a thread for each connection (knot-nptl, mt)".to_owned())
-}
-
-/// The pipelines whose `sendfile` does not block, one at least.
-pub(super) fn pipelines<'a>(run: &Evidence<'a>) -> Found<Vec<&'a Target>> {
-    let all = run.of("watpipe4").chain(run.of("watpipe5")).filter(|one| !blocks(one));
-    let all: Vec<&Target> = all.collect();
-    if all.is_empty() {
-        Err("a pipeline of stages (watpipe4, watpipe5)".to_owned())
-    } else {
-        Ok(all)
-    }
 }
 
 /// How many threads of a pipeline send; 0: as many as processors.

@@ -1,4 +1,4 @@
-//! Claims on blocking and non-blocking `sendfile` ([E] §5.1, [S] §8): E-9 to E-12, S-6 to S-8b.
+//! Claims on blocking and non-blocking `sendfile` ([E] §5.1, [S] §8): E-9, E-11, S-6 to S-8b.
 
 use super::arms::{blocks, cap, copies, processes};
 use super::evidence::{ARCHITECTURE, Blocks, Evidence, Found, number, option, quotient, show};
@@ -89,48 +89,6 @@ pub(super) fn e9(run: &Evidence<'_>) -> Found<Finding> {
     Ok(Finding::parts(ours, why, vec![all(&fewer), any(&enough)]).without(missing))
 }
 
-/// With few processes a larger cap is worse; with many the smaller one is, for it suffers from them
-/// while the larger recovers.
-pub(super) fn e10(run: &Evidence<'_>) -> Found<Finding> {
-    waits(run)?;
-    let mut families = run.families("limits.connections_max");
-    families.retain(|family| blocks(family[0].0));
-    families.iter_mut().for_each(|family| family.sort_by_key(|(target, _)| cap(target)));
-    families.sort_by_key(|family| processes(family[0].0));
-    let pairs: Vec<[&Target; 2]> =
-        families.iter().map(|family| [family[0].0, family[family.len() - 1].0]).collect();
-    let [few, .., middle, many] = pairs.as_slice() else {
-        return Err("blocking processes, few, more and many, under two caps each".to_owned());
-    };
-    let ratio = |above: &Target, below: &Target| {
-        let [above, below] = run.tops([&above.name, &below.name])?;
-        run.ratio(&above, &below, "good_per_s")
-    };
-    let asks = |one: [&Target; 2], is: &str| {
-        Ok::<_, String>((ratio(one[1], one[0])?, format!("{} processes{is}", processes(one[0]))))
-    };
-    let (worse, few_name) = asks(*few, ", larger cap over smaller")?;
-    let (better, many_name) = asks(*many, ", larger cap over smaller")?;
-    let suffers = ratio(many[0], middle[0])?;
-    let suffers_name = format!(
-        "{} processes over {} under the smaller cap",
-        processes(many[0]),
-        processes(middle[0])
-    );
-    let ours = format!(
-        "{few_name}: {}; {many_name}: {}; {suffers_name}: {}",
-        show(&worse),
-        show(&better),
-        show(&suffers)
-    );
-    let asked = [
-        worse.below(EQUAL, few_name),
-        better.above(1.0 / EQUAL, many_name),
-        suffers.below(EQUAL, suffers_name),
-    ];
-    Ok(Finding::all(ours, "good answers at the highest rate; 3 % is a difference", &asked))
-}
-
 /// Throughputs that differ by this share are equal.
 const ALIKE: f64 = 0.1;
 
@@ -181,37 +139,6 @@ pub(super) fn e11(run: &Evidence<'_>) -> Found<Finding> {
         cache.below(0.95, "the ratio of page caches"),
     ];
     Ok(Finding::all(ours, why, &asked))
-}
-
-/// About twice the rate of saturation, where the paper sees the loss.
-const TWICE: f64 = 1.8;
-
-/// At twice the rate of saturation blocking loses more.
-pub(super) fn e12(run: &Evidence<'_>) -> Found<Finding> {
-    waits(run)?;
-    let Pair { blocking, not } = first_pair(run)?;
-    let mut best: Option<(f64, &Target)> = None;
-    for target in blocking {
-        let ratio = run.peak_ratio(&target.name, &not.name)?.typical();
-        if best.is_none_or(|(most, _)| ratio > most) {
-            best = Some((ratio, target));
-        }
-    }
-    let (_, target) = best.ok_or("a blocking arm")?;
-    let (arm, plain) = (target.name.as_str(), not.name.as_str());
-    let rates = run.common([arm, plain])?;
-    let knee = run.saturated(rates.iter().map(|(_, [_, cell])| cell))?;
-    let (first, last) = (rates[knee].0, rates[rates.len() - 1].0);
-    // Who still climbs at the highest rate keeps all of its peak, whatever it does later. A closed
-    // loop has no rates.
-    if first <= 0.0 || last < TWICE * first {
-        return Err(format!("a rate of twice that at which {plain} saturates"));
-    }
-    let kept = run.kept_ratio(arm, plain)?;
-    let ours = format!("{arm} keeps {} of what {plain} keeps of its peak", show(&kept));
-    let why = "good answers at the highest rate as a share of the peak, one over the other; 3 % \
-               less is a loss";
-    Ok(Finding::all(ours, why, &[kept.below(EQUAL, "the ratio")]))
 }
 
 /// What non-blocking may lie below blocking and be as good.

@@ -283,6 +283,14 @@ impl<'a> Judging<'a> {
             }
             Compared::Change(factor, [arm, baseline]) => change(run, factor, [arm, baseline]),
             Compared::Gap(of, arms) => gap(run, of, arms, at),
+            Compared::Kept(arm, None) => {
+                let what = format!("{arm}'s throughput at the highest rate over its peak");
+                Ok((run.kept(arm)?, what))
+            }
+            Compared::Kept(arm, Some(baseline)) => {
+                let what = format!("the share that {arm} keeps of its peak over {baseline}'s");
+                Ok((run.kept_ratio(arm, baseline)?, what))
+            }
         }
     }
 
@@ -383,7 +391,7 @@ fn places(run: &Evidence<'_>, one: &Comparison) -> Found<Vec<RatePlace>> {
             run.common([&one.arm, &other.arm])?.into_iter().map(|(rate, _)| rate).collect()
         }
         Compared::Value(_, arm) => run.rates(&arm.arm)?.into_iter().map(|(rate, _)| rate).collect(),
-        Compared::Peak(_) | Compared::Change(..) | Compared::Gap(..) => {
+        Compared::Peak(_) | Compared::Change(..) | Compared::Gap(..) | Compared::Kept(..) => {
             return Ok(vec![RatePlace::Highest]);
         }
     };

@@ -10,6 +10,7 @@ pub(super) fn derive(run: &Evidence<'_>, what: DerivedNumber, record: &Record) -
     match what {
         DerivedNumber::IdleForDisk => idle_for_the_disk(run)(record),
         DerivedNumber::WaitingForDisk => waiting(run)(record),
+        DerivedNumber::ServerIdle => Some(1.0 - number(record, "server_cpu")? / run.left()),
         DerivedNumber::SelectShare => select_share(record, run.left()),
         DerivedNumber::RepliesPerBusySecond => {
             let busy_s = number(record, "server_cpu")? / run.left() * number(record, "window_s")?;

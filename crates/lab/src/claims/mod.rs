@@ -22,11 +22,10 @@ mod others;
 mod pipelines;
 mod predicted;
 mod processes;
-mod response;
 mod sharing;
 mod shown;
 mod stages;
-pub(crate) mod threads;
+mod threads;
 mod told;
 mod tuned;
 
@@ -342,18 +341,17 @@ macro_rules! functions {
 const PREDICATES: &[(&str, Predicate)] = functions! {
     accept: h11;
     adapting: a2 a3 a4 a5;
-    blocking: e9 e10 e11 e12 s6 s7 s8 s8b;
+    blocking: e9 e11 s6 s7 s8 s8b;
     copies: g1 g2 g8;
     dispatch: h13;
     helpers: x4 x5 x11 x13;
     others: g5 g6 g7 p3 s13 s14 s16 s17;
-    pipelines: e24 s9 s10 s11;
+    pipelines: s9 s10 s11;
     predicted: e17 p1;
-    processes: e1 e2 e4 e5 e6;
-    response: e3 e25;
-    sharing: e14 s5 s12;
+    processes: e1;
+    sharing: s5 s12;
     stages: x8 x9 x10;
-    threads: e7 e8 e15 e19 x1 x14 x15;
+    threads: e19 x1 x14 x15;
     tuned: s18;
 };
 

@@ -1,7 +1,7 @@
-//! Claims on pipelines of stages, WatPipe's ([E] §6, [S] §4 and §8): E-24 and S-9 to S-11.
+//! Claims on pipelines of stages, WatPipe's ([S] §4 and §8): S-9 to S-11.
 
-use super::arms::{blocks, cap, pipelines, writers};
-use super::evidence::{Evidence, Family, Found, counted, option, show};
+use super::arms::{blocks, cap, writers};
+use super::evidence::{Evidence, Family, Found, show};
 use super::processes::{idle_for_the_disk, needs_cached, waits};
 use super::sharing::member;
 use super::{Finding, Verdict};
@@ -23,35 +23,6 @@ fn by_writers<'a>(run: &Evidence<'a>) -> Vec<Vec<&'a Target>> {
     families.retain(|all| !blocks(all[0]) && writers(all[0]) != writers(all[1]));
     families.sort_by_key(|family| cap(family[0]));
     families
-}
-
-/// Writers share the work unevenly, and as few as share it evenly do as much.
-pub(super) fn e24(run: &Evidence<'_>) -> Found<Finding> {
-    waits(run)?;
-    let all = pipelines(run)?;
-    let shared = |how: &str| -> Vec<_> {
-        all.iter().copied().filter(|one| option(one, "watpipe.share") == how).collect()
-    };
-    let many = shared("queue").into_iter().max_by_key(|one| writers(one));
-    let few = shared("batch").into_iter().min_by_key(|one| writers(one));
-    let missing = "a pipeline whose writers share a queue, and fewer that share each batch equally \
-                   (watpipe.share)";
-    let (many, few) = many.zip(few).ok_or(missing)?;
-    if writers(few) >= writers(many) {
-        return Err(missing.to_owned());
-    }
-    let [cell] = run.tops([&many.name])?;
-    let spread = run.shown("write.spread", &cell, |record| counted(record, "write.spread"))?;
-    let ratio = run.peak_ratio(&few.name, &many.name)?;
-    let (fewer, more) = (writers(few), writers(many));
-    let spread_name = format!("the spread of work over {more} writers");
-    let ratio_name = format!("the peak of {fewer} with equal parts over that of {more}");
-    let ours = format!("{spread_name}: {}; {ratio_name}: {}", show(&spread), show(&ratio));
-    let why = "the spread is the standard deviation of what each writer took from the queue over \
-               the mean, at the highest rate";
-    let asked =
-        [spread.asks(range("E-24", 0), spread_name), ratio.asks(range("E-24", 1), ratio_name)];
-    Ok(Finding::all(ours, why, &asked))
 }
 
 /// Those that differ in their writers alone and are the most, those with the fewest first.

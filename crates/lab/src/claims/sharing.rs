@@ -1,4 +1,4 @@
-//! Claims on what processes share ([E] §5.2, [S] §4 and §8): E-13, E-14, S-1 to S-5, S-12.
+//! Claims on what processes share ([S] §4 and §8): S-5, S-12.
 
 use super::Finding;
 use super::arms::{blocks, copies, processes};
@@ -25,28 +25,6 @@ pub(super) fn member<'a>(
     let mut all = families.iter().flatten();
     let found = all.find(|(target, has)| *has == value && is(target));
     found.map(|(target, _)| *target).ok_or_else(|| format!("{key}={value}, and one without"))
-}
-
-/// Private caches hold each file once for each process.
-pub(super) fn e14(run: &Evidence<'_>) -> Found<Finding> {
-    let shared = first(run, "shared-symped")?;
-    let same = run.of("symped").find(|target| processes(target) > 1);
-    let private = same.ok_or("symped with several processes")?;
-    let [apart, together] = run.tops([&private.name, &shared.name])?;
-    let times = run.ratio(&apart, &together, "cache_fds")?;
-    let ours = format!(
-        "{} holds {:.0} files open in {} processes, {} {:.0} in {}: {}",
-        private.name,
-        run.metric(&apart, "cache_fds")?,
-        processes(private),
-        shared.name,
-        run.metric(&together, "cache_fds")?,
-        processes(shared),
-        show(&times)
-    );
-    let why = "each process has what it was asked for so far; half of each file in each is asked";
-    let half = f64::from(processes(private)) / 2.0;
-    Ok(Finding::all(ours, why, &[times.above(half, "the ratio of files held")]))
 }
 
 /// With memory for some of the files only, copies that each have a cache of their own are the last.

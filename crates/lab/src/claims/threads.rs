@@ -1,157 +1,19 @@
 //! Claims on a thread for each connection: user threads over helpers ([E] §4), kernel threads ([S]
-//! §7), and a pool of a few behind an event loop (Carrera 2005): E-7, E-8, E-15, E-19, X-1, X-14,
-//!
+//! §7), and a pool of a few behind an event loop (Carrera 2005): E-19, X-1, X-14, X-15.
 
 use super::Finding;
-use super::arms::{cap, events, helpers, sending, sends, threads};
+use super::arms::{cap, events, sending, sends, threads};
 use super::evidence::{
-    ARCHITECTURE, Evidence, Family, Found, GOOD, Shown, counted, number, option, percent, quotient,
-    show,
+    ARCHITECTURE, Evidence, Family, Found, GOOD, Shown, number, option, percent, show,
 };
 use super::processes::{needs_cached, waits};
 use super::shown::{Asked, all, any};
-use super::{Verdict, model};
-use crate::env::spec::size;
 use crate::experiment::Target;
 use crate::experiment::claim_index::range;
 use crate::profile::categories::Category;
 use crate::profile::{Profile, Source};
 use crate::record::Record;
 use crate::stats::with;
-use std::ops::RangeInclusive;
-
-/// Past saturation by less, nobody would decline.
-const PAST: f64 = 1.3;
-
-/// What becomes of an arm from the lowest rate to the highest: what it keeps of its peak, and how
-/// many times the descriptors in each poll, those for each reply, and the polls in a second are.
-fn decline(run: &Evidence<'_>, target: &Target) -> Found<[Shown; 4]> {
-    let rates = run.rates(&target.name)?;
-    let ((first, low), (last, top)) = (&rates[0], &rates[rates.len() - 1]);
-    if *last < PAST || *first > 1.0 {
-        return Err("a rate of 0.9 times saturation and one of 1.4 or more".to_owned());
-    }
-    // Who still climbs keeps all of its peak, whatever it does later.
-    if run.saturated(rates.iter().map(|(_, cell)| cell))? == rates.len() - 1 {
-        return Err(format!("a rate beyond that at which {} saturates", target.name));
-    }
-    let polls = |record: &Record| {
-        let window_s = number(record, "window_s").filter(|s| *s > 0.0)?;
-        Some(counted(record, "wait_calls")? / window_s)
-    };
-    Ok([
-        run.kept(&target.name)?,
-        run.times((top, low), quotient("wait_interest_sum", "wait_calls"))?,
-        run.times((top, low), quotient("wait_interest_sum", "replies"))?,
-        run.times((top, low), polls)?,
-    ])
-}
-
-/// The arms whose helpers block in `sendfile`: those with the fewest, and those with twice as many
-/// or more under the same limits.
-fn by_helpers<'a>(run: &Evidence<'a>) -> Found<[Vec<&'a Target>; 2]> {
-    let all = sending(run, "blocking");
-    let least = all.iter().map(|one| helpers(one)).min().unwrap_or_default();
-    let (few, mut more): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| helpers(one) == least);
-    more.retain(|one| few.iter().any(|few| cap(few) == cap(one)) && helpers(one) >= 2 * least);
-    if few.is_empty() || more.is_empty() {
-        return Err("user threads (knot-b) with few helpers and with twice as many".to_owned());
-    }
-    Ok([few, more])
-}
-
-/// What arms of few helpers, or of more, show of what a claim asks for: which of the four, for each
-/// of its ranges.
-fn with_helpers(run: &Evidence<'_>, id: &str, arms: &[&Target], parts: &[usize]) -> Found<Finding> {
-    waits(run)?;
-    const WHAT: [&str; 4] = [
-        "throughput at the highest rate over the peak",
-        "descriptors in each poll, over those at the lowest rate",
-        "descriptors asked about for each reply, over those at the lowest rate",
-        "polls in a second, over those at the lowest rate",
-    ];
-    let (mut told, mut asked) = (Vec::new(), Vec::new());
-    for target in arms {
-        let shown = decline(run, target)?;
-        let each = shown.each_ref().map(show).into_iter().zip(WHAT);
-        let each: Vec<String> = each.map(|(shown, what)| format!("{what} {shown}")).collect();
-        told.push(format!("{}, {} helpers: {}", target.name, helpers(target), each.join(", ")));
-        for (at, part) in parts.iter().enumerate() {
-            let what = format!("of {}: {}", target.name, WHAT[*part]);
-            asked.push(shown[*part].asks(range(id, at), what));
-        }
-    }
-    let why = "a poll's work is the descriptors that it asks about; a profile tells its share";
-    Ok(Finding::all(told.join("; "), why, &asked))
-}
-
-/// Too few helpers: throughput falls past the peak, for more and more descriptors are polled.
-pub(super) fn e7(run: &Evidence<'_>) -> Found<Finding> {
-    with_helpers(run, "E-7", &by_helpers(run)?[0], &[0, 1, 2, 3])
-}
-
-/// More helpers remove that; where few do not lose throughput, there is nothing to remove.
-pub(super) fn e8(run: &Evidence<'_>) -> Found<Finding> {
-    let [few, more] = by_helpers(run)?;
-    let finding = with_helpers(run, "E-8", &more, &[0, 2])?;
-    for one in few.iter().filter(|one| more.iter().any(|more| cap(more) == cap(one))) {
-        let kept = run.kept(&one.name)?;
-        if kept.asks(range("E-7", 0), String::new()).verdict(1) != Verdict::Holds {
-            let why = format!(
-                "with few helpers ({}) throughput does not surely fall: {} of the peak",
-                one.name,
-                show(&kept)
-            );
-            return Ok(Finding::undecided(finding.ours, why));
-        }
-    }
-    Ok(finding)
-}
-
-/// What share of the files a cache may hold: about a third, a thirtieth or more, or next to none.
-pub(crate) const LARGEST: RangeInclusive<f64> = 0.2..=0.45;
-pub(crate) const LARGE: f64 = 0.02;
-pub(crate) const TINY: f64 = 0.005;
-
-/// A cache of a thirtieth of the files is as good as one of a third, and a tiny one is not.
-pub(super) fn e15(run: &Evidence<'_>) -> Found<Finding> {
-    waits(run)?;
-    let items = model::items(&run.run.experiment.workload).ok_or("a workload of known files")?;
-    let files: f64 = items.iter().map(|item| item.bytes as f64).sum();
-    let mut caches: Vec<(&Target, f64)> = Vec::new();
-    let copying: Vec<&str> = sending(run, "inline").iter().map(|one| one.name.as_str()).collect();
-    let mut families = run.families("cache.bytes_max");
-    families.retain(|family| copying.contains(&family[0].0.name.as_str()));
-    for (target, said) in families.into_iter().next().unwrap_or_default() {
-        if let Ok(bytes) = size(said) {
-            caches.push((target, bytes as f64 / files));
-        }
-    }
-    caches.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let missing = "a cache of three sizes (cache.bytes_max): below 0.5, 3 and 30 % of the files";
-    let (largest, most) = caches.pop().filter(|(_, most)| LARGEST.contains(most)).ok_or(missing)?;
-    let (mut told, mut asked, mut seen) = (Vec::new(), Vec::new(), [false; 2]);
-    for (target, share) in caches {
-        let at = match share {
-            LARGE.. => 0,
-            ..TINY => 1,
-            _ => continue,
-        };
-        seen[at] = true;
-        let ratio = run.peak_ratio(&target.name, &largest.name)?;
-        let what = format!(
-            "the peak with a cache of {:.1} % of the files over that with {:.0} %",
-            100.0 * share,
-            100.0 * most
-        );
-        told.push(format!("{what}: {}", show(&ratio)));
-        asked.push(ratio.asks(range("E-15", at), what));
-    }
-    if seen != [true, true] {
-        return Err(missing.to_owned());
-    }
-    Ok(Finding::all(told.join("; "), "peaks of user threads that copy from the cache", &asked))
-}
 
 /// The share of the processor that an arm's last profile gives to a category.
 fn profiled(run: &Evidence<'_>, arm: &str, category: Category) -> Option<Shown> {

@@ -82,6 +82,8 @@ pub enum Compared {
     Change(String, [String; 2]),
     /// Ratio of a number of two arms over the ratio of two others.
     Gap(ArmNumber, [[String; 2]; 2]),
+    /// Throughput of an arm at the highest rate over its peak; of two arms, one over the other.
+    Kept(String, Option<String>),
 }
 
 /// A number of each trial: one over another, times a factor.
@@ -112,6 +114,8 @@ named! {
         IdleForDisk = "idle_for_disk",
         /// Share of the time in which one process waits for a disk.
         WaitingForDisk = "waiting_for_disk",
+        /// Share of its processors that the server leaves unused.
+        ServerIdle = "server_idle",
         /// Share of one process's busy time that is inside of `select`.
         SelectShare = "select_share",
         /// Replies for each second in which one process is busy.

@@ -48,13 +48,13 @@ mod tests {
     use crate::claims::arms::cap;
     use crate::claims::evidence::{ARCHITECTURE, option};
     use crate::claims::model;
-    use crate::claims::threads::{LARGE, LARGEST, TINY};
     use crate::env::spec::size;
     use crate::experiment::plan;
     use crate::experiment::{Experiment, Mode, Program, Scale, Target, Warm, parse};
     use crate::programs::Other;
     use crate::stats::{Verdict, compare, judged_together};
     use std::collections::BTreeSet;
+    use std::ops::RangeInclusive;
 
     /// Every experiment at every scale.
     fn each() -> impl Iterator<Item = (&'static str, Scale, Experiment)> {
@@ -158,6 +158,11 @@ mod tests {
             }
         }
     }
+
+    /// Shares of the files that a cache may hold: about a third, a thirtieth or more, next to none.
+    const LARGEST: RangeInclusive<f64> = 0.2..=0.45;
+    const LARGE: f64 = 0.02;
+    const TINY: f64 = 0.005;
 
     #[test]
     fn caches_have_the_sizes_that_are_asked_for_at_every_scale() {

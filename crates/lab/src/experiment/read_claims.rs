@@ -45,6 +45,7 @@ struct AskTable {
     value: Option<Spanned<ArmNames>>,
     change: Option<Spanned<ArmNames>>,
     gap: Option<Spanned<ArmNames>>,
+    kept: Option<Spanned<ArmNames>>,
     of: Option<Spanned<String>>,
     at: Option<Spanned<String>>,
     is: Option<Spanned<String>>,
@@ -65,7 +66,7 @@ struct TellTable {
 
 impl AskTable {
     /// Keys that say what is compared; each comparison has one of them.
-    fn forms(&self) -> [(&'static str, Option<&Spanned<ArmNames>>); 6] {
+    fn forms(&self) -> [(&'static str, Option<&Spanned<ArmNames>>); 7] {
         [
             ("peak", self.peak.as_ref()),
             ("ratio", self.ratio.as_ref()),
@@ -73,6 +74,7 @@ impl AskTable {
             ("value", self.value.as_ref()),
             ("change", self.change.as_ref()),
             ("gap", self.gap.as_ref()),
+            ("kept", self.kept.as_ref()),
         ]
     }
 
@@ -123,7 +125,7 @@ impl<'de> Deserialize<'de> for ArmNames {
 /// Every key of the rows.
 pub(super) fn known() -> Value {
     let comparison = json!({
-        "peak": 0, "ratio": 0, "times": 0, "value": 0, "change": 0, "gap": 0,
+        "peak": 0, "ratio": 0, "times": 0, "value": 0, "change": 0, "gap": 0, "kept": 0,
         "of": 0, "at": 0, "is": 0, "by": 0, "where": { "*": 0 },
     });
     let mut candidate = comparison.clone();
@@ -299,7 +301,7 @@ impl RowReader<'_, '_> {
             self.say(start, format!("a comparison has one of {forms}"));
             return None;
         };
-        if table.of.is_none() && !["peak", "change"].contains(&form) {
+        if table.of.is_none() && !["peak", "change", "kept"].contains(&form) {
             self.say(start, format!("{path}.of is missing"));
         }
         if table.is.is_none() {
@@ -329,6 +331,7 @@ impl RowReader<'_, '_> {
                 let gap = self.gap(&key, arms);
                 Compared::Gap(of?, gap?)
             }
+            "kept" => self.kept(&key, arms)?,
             _ => {
                 let arm = self.arm(&key, arms);
                 Compared::Value(of?, arm?)
@@ -355,6 +358,15 @@ impl RowReader<'_, '_> {
         let text = text?;
         let wrong = |error: E| self.say(text.span().start, format!("{path}.{key}: {error}"));
         parse(text.get_ref()).map_err(wrong).ok()
+    }
+
+    /// One arm, or two.
+    fn kept(self, key: &str, names: &Spanned<ArmNames>) -> Option<Compared> {
+        if matches!(names.get_ref(), ArmNames::One(_)) {
+            return Some(Compared::Kept(self.arm(key, names)?.arm, None));
+        }
+        let [one, other] = self.two(key, names)?;
+        Some(Compared::Kept(one.arm, Some(other.arm)))
     }
 
     /// Two pairs of arms.
@@ -570,7 +582,7 @@ says = "!"
             "e.toml:6:6: claim.id: \"S-8B\" is no claim of the papers; did you mean S-8?; a claim",
             "e.toml:7:9: claim.needs: \"disc\" is none of disk, cached, one-processor",
             "e.toml:9:13: claim.asks.peak: \"d\" is no target",
-            "e.toml:10:3: a comparison has one of peak, ratio, times, value, change, gap",
+            "e.toml:10:3: a comparison has one of peak, ratio, times, value, change, gap, kept",
             "e.toml:11:3: claim.asks.of is missing",
             "e.toml:11:30: claim.asks.is: \"1\" is no range",
             "e.toml:12:44: claim.asks.is: `times` is above or below a number",
