@@ -62,11 +62,6 @@ pub(super) fn threads<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
     found.ok_or_else(|| "a thread for each connection (knot-nptl, mt)".to_owned())
 }
 
-/// How many threads of a pipeline send; 0: as many as processors.
-pub(super) fn writers(target: &Target) -> u32 {
-    option(target, "watpipe.writers").parse().unwrap_or_default()
-}
-
 /// The event-driven arms whose `sendfile` does not block, one at least.
 pub(super) fn events<'a>(run: &Evidence<'a>) -> Found<Vec<&'a Target>> {
     const EVENTS: [&str; 6] = ["sped", "symped", "shared-symped", "n-copy", "amped", "laio"];

@@ -1,9 +1,9 @@
-//! Claims on blocking and non-blocking `sendfile` ([E] §5.1, [S] §8): E-9, E-11, S-6 to S-8b.
+//! Claims on blocking and non-blocking `sendfile` ([E] §5.1, [S] §8): E-9, E-11, S-8b.
 
 use super::arms::{blocks, cap, copies, processes};
-use super::evidence::{ARCHITECTURE, Blocks, Evidence, Found, number, option, quotient, show};
-use super::processes::{idle_for_the_disk, needs_cached, waits};
-use super::shown::{all, all_among, any, any_part};
+use super::evidence::{Blocks, Evidence, Found, number, option, quotient, show};
+use super::processes::waits;
+use super::shown::{all, any};
 use super::{Finding, Verdict};
 use crate::claims::model;
 use crate::experiment::Target;
@@ -42,12 +42,6 @@ fn pairs_of<'a>(run: &Evidence<'a>) -> Found<Vec<Pair<'a>>> {
         return Err("one architecture with event.send=blocking and without".to_owned());
     }
     Ok(found)
-}
-
-/// What the traces and the gain of [S] are of, where it is not among these.
-fn no_pipeline(pairs: &[Pair<'_>]) -> Option<&'static str> {
-    let is_one = |pair: &Pair<'_>| option(pair.not, ARCHITECTURE).starts_with("watpipe");
-    (!pairs.iter().any(is_one)).then_some("a pipeline that blocks and one that does not (watpipe5)")
 }
 
 fn first_pair<'a>(run: &Evidence<'a>) -> Found<Pair<'a>> {
@@ -139,120 +133,6 @@ pub(super) fn e11(run: &Evidence<'_>) -> Found<Finding> {
         cache.below(0.95, "the ratio of page caches"),
     ];
     Ok(Finding::all(ours, why, &asked))
-}
-
-/// What non-blocking may lie below blocking and be as good.
-const AS_GOOD: f64 = 0.98;
-
-/// All cached, non-blocking is at least as good.
-pub(super) fn s6(run: &Evidence<'_>) -> Found<Finding> {
-    needs_cached(run)?;
-    let (mut told, mut asked) = (Vec::new(), Vec::new());
-    for Pair { blocking, not } in pairs_of(run)? {
-        for target in blocking {
-            let ratio = run.peak_ratio(&not.name, &target.name)?;
-            let what = format!("{} over {}", not.name, target.name);
-            told.push(format!("{what}: {}", show(&ratio)));
-            asked.push(ratio.above(AS_GOOD, what));
-        }
-    }
-    let why = "peaks; as good is no more than 2 % below";
-    Ok(Finding::all(told.join("; "), why, &asked).on(run.processors(1)))
-}
-
-/// On a disk blocking is better by 5 %, and waits less, in one architecture at least.
-pub(super) fn s7(run: &Evidence<'_>) -> Found<Finding> {
-    let share = waits(run)?;
-    let idle = idle_for_the_disk(run);
-    const IDLE: &str = "server_cpu and disk_busy_share, or waiting_share";
-    let (mut told, mut asked) = (Vec::new(), Vec::new());
-    let pairs = pairs_of(run)?;
-    for Pair { blocking, not } in &pairs {
-        for target in blocking {
-            let ratio = run.peak_ratio(&target.name, &not.name)?;
-            let [cell, plain] = run.tops([&target.name, &not.name])?;
-            let less = run.between(IDLE, (&cell, &plain), &idle, |b, nb| b - nb)?;
-            let what = format!("{} over {}", target.name, not.name);
-            let memory =
-                |cell| run.metric(cell, "pss_mib").map_or("?".into(), |m| format!("{m:.0}"));
-            told.push(format!(
-                "{what}: {}, idle for the disk {:.0} % and {:.0} % of the time, {} and {} MiB",
-                show(&ratio),
-                100.0 * run.middle(IDLE, &cell, &idle)?,
-                100.0 * run.middle(IDLE, &plain, &idle)?,
-                memory(&cell),
-                memory(&plain)
-            ));
-            let waits =
-                format!("the time idle for the disk of {}, less {}'s", target.name, not.name);
-            asked.push([ratio.asks(range("S-7", 0), what), less.below(0.0, waits)]);
-        }
-    }
-    let why = format!(
-        "peaks; idle at the highest rate; the disk is waited for {:.0} % of the time",
-        100.0 * share
-    );
-    let parts = asked.iter().map(|both| all_among(both, asked.len())).collect();
-    let finding = Finding::parts(told.join("; "), why, vec![any_part(parts)]);
-    Ok(finding.untried(no_pipeline(&pairs)))
-}
-
-/// Requests of the disk for 1,000 replies.
-pub(super) fn requests(record: &Record) -> Option<f64> {
-    for_replies("disk_requests_per_s")(record)
-}
-
-/// Something that a disk's log tells of each second, for 1,000 replies.
-fn for_replies(metric: &'static str) -> impl Fn(&Record) -> Option<f64> + Copy {
-    move |record| {
-        let good = number(record, "good_per_s").filter(|good| *good > 0.0)?;
-        Some(1e3 * number(record, metric)? / good)
-    }
-}
-
-/// Blocking reads fewer and longer pieces, of fewer files, in one architecture at least.
-pub(super) fn s8(run: &Evidence<'_>) -> Found<Finding> {
-    let (mut told, mut asked, mut of_files) = (Vec::new(), Vec::new(), true);
-    let files = for_replies("disk_files_per_s");
-    let pairs = pairs_of(run)?;
-    for Pair { blocking, not } in &pairs {
-        for target in blocking {
-            let [cell, plain] = run.tops([&target.name, &not.name])?;
-            let what = format!("{} over {}", target.name, not.name);
-            let longer = run.ratio(&cell, &plain, "disk_run_kib")?;
-            let fewer = run.times((&cell, &plain), requests)?;
-            told.push(format!(
-                "{what}: pieces {} ({:.0} and {:.0} KiB), requests for each reply {} ({:.1} and \
-                 {:.1} for 1,000)",
-                show(&longer),
-                run.metric(&cell, "disk_run_kib")?,
-                run.metric(&plain, "disk_run_kib")?,
-                show(&fewer),
-                run.middle("disk requests", &cell, requests)?,
-                run.middle("disk requests", &plain, requests)?
-            ));
-            let mut own = vec![
-                longer.above(1.0, format!("the length of pieces of {what}")),
-                fewer.below(1.0, format!("requests for each reply of {what}")),
-            ];
-            match run.times((&cell, &plain), files) {
-                Ok(fewer) => {
-                    told.push(format!("files for each reply {}", show(&fewer)));
-                    own.push(fewer.below(1.0, format!("files for each reply of {what}")));
-                }
-                Err(_) => of_files = false,
-            }
-            asked.push(own);
-        }
-    }
-    let parts = asked.iter().map(|own| all_among(own, asked.len())).collect();
-    let why = "the disk's own log, at the highest rate";
-    let finding = Finding::parts(told.join("; "), why, vec![any_part(parts)]);
-    let needs = "of how many files they are takes disk_files_per_s, of an image that can be read";
-    Ok(match finding.verdict {
-        Verdict::Holds => finding.without((!of_files).then_some(needs)),
-        _ => finding.untried(no_pipeline(&pairs)),
-    })
 }
 
 /// The disk inefficiency index of a cell, block by block.

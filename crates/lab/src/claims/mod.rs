@@ -19,7 +19,6 @@ mod looks;
 pub mod model;
 mod on_paper;
 mod others;
-mod pipelines;
 mod predicted;
 mod processes;
 mod sharing;
@@ -341,15 +340,14 @@ macro_rules! functions {
 const PREDICATES: &[(&str, Predicate)] = functions! {
     accept: h11;
     adapting: a2 a3 a4 a5;
-    blocking: e9 e11 s6 s7 s8 s8b;
+    blocking: e9 e11 s8b;
     copies: g1 g2 g8;
     dispatch: h13;
     helpers: x4 x5 x11 x13;
-    others: g5 g6 g7 p3 s13 s14 s16 s17;
-    pipelines: s9 s10 s11;
+    others: g5 g6 g7 p3 s16 s17;
     predicted: e17 p1;
     processes: e1;
-    sharing: s5 s12;
+    sharing: s12;
     stages: x8 x9 x10;
     threads: e19 x1 x14 x15;
     tuned: s18;

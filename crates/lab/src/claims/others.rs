@@ -1,60 +1,19 @@
-//! Claims on other servers, kernels and workloads: S-13, S-14, S-16, S-17, G-5 to G-7, P-3.
+//! Claims on kernels and workloads: S-16, S-17, G-5 to G-7, P-3.
 
 use super::arms::{blocks, copies, one, processes};
-use super::blocking::requests;
 use super::curves::{Curves, Side};
 use super::evidence::{Evidence, Found, Shown, number, option, percent, show};
 use super::shown::{Asked, Part, any};
 use super::{Finding, Open, Verdict};
-use crate::experiment::{Program, Target};
-use crate::programs::Other;
+use crate::experiment::Target;
 use crate::record::{Cell, Record};
 use crate::stats::{median, middle, of_rows_and_columns};
-
-/// Our best against nginx and lighttpd, all cached.
-pub(super) fn s13(run: &Evidence<'_>) -> Found<Finding> {
-    run.processors(1)?;
-    let (mut told, mut parts) = (Vec::new(), Vec::new());
-    for (program, limit) in [(Other::Nginx, 1.05), (Other::Lighttpd, 1.2)] {
-        let theirs = targets(run).find(|target| target.program == Program::Other(program));
-        let theirs = theirs.ok_or("nginx and lighttpd beside ours")?;
-        let mut ours = Vec::new();
-        for one in run.regattas() {
-            let ratio = run.peak_ratio(&one.name, &theirs.name)?;
-            told.push(format!("{}'s peak over {}'s: {}", one.name, theirs.name, show(&ratio)));
-            ours.push((*run, one.name.as_str()));
-        }
-        let best = Evidence::best_of(&ours, &[(*run, theirs.name.as_str())])?;
-        parts.push(best.above(limit, format!("our best peak over {}'s", theirs.name)));
-    }
-    let why = "1.05 of nginx and 1.2 of lighttpd are asked of the best of ours";
-    Ok(Finding::all(told.join("; "), why, &parts))
-}
 
 /// The targets that ran.
 fn targets<'a>(run: &Evidence<'a>) -> impl Iterator<Item = &'a Target> + use<'a> {
     let left_out = &run.run.manifest.left_out;
     let all = run.run.experiment.targets.iter();
     all.filter(move |target| !left_out.contains_key(&target.name))
-}
-
-/// A server with a process or thread for each connection reads from the disk where others need not.
-pub(super) fn s14(run: &Evidence<'_>) -> Found<Finding> {
-    let is_apache = |target: &&Target| target.program == Program::Other(Other::ApacheWorker);
-    let apache = targets(run).find(is_apache);
-    let apache = apache.ok_or("a server with a thread for each connection: apache-worker")?;
-    let [cell] = run.tops([&apache.name])?;
-    let theirs = run.shown("disk requests", &cell, requests)?;
-    let mut asked = vec![theirs.above(1.0, "apache's disk requests for 1,000 replies")];
-    let mut told = vec![format!("{:.2} of apache", theirs.typical())];
-    for ours in run.regattas() {
-        let [theirs, cell] = run.tops([&apache.name, &ours.name])?;
-        let more = run.between("disk requests", (&theirs, &cell), requests, |a, b| a - 5.0 * b)?;
-        told.push(format!("{:.2} of {}", run.middle("disk requests", &cell, requests)?, ours.name));
-        asked.push(more.above(0.0, format!("apache's less five times {}'s", ours.name)));
-    }
-    let ours = format!("disk requests for 1,000 replies: {}", told.join(", "));
-    Ok(Finding::all(ours, "memory just above the files, at the highest rate", &asked))
 }
 
 /// By so much more read-ahead is to move a peak than the server does, as a standard deviation.

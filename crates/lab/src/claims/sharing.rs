@@ -1,18 +1,11 @@
-//! Claims on what processes share ([S] §4 and §8): S-5, S-12.
+//! The claim on what a process costs in memory ([S] §8), S-12, and members of families of arms.
 
 use super::Finding;
-use super::arms::{blocks, copies, processes};
-use super::evidence::{Blocks, Evidence, Found, number, option, show};
-use super::processes::waits;
+use super::arms::processes;
+use super::evidence::{Blocks, Evidence, Found, number};
 use crate::experiment::Target;
 use crate::stats::{middle, with};
 use std::collections::BTreeMap;
-
-/// The first arm of an architecture that does not block.
-pub(super) fn first<'a>(run: &Evidence<'a>, architecture: &str) -> Found<&'a Target> {
-    let mut all = run.of(architecture);
-    all.find(|target| !blocks(target)).ok_or_else(|| format!("an arm of {architecture}"))
-}
 
 /// The member of a family that differs in one option alone which has this value of it.
 pub(super) fn member<'a>(
@@ -25,28 +18,6 @@ pub(super) fn member<'a>(
     let mut all = families.iter().flatten();
     let found = all.find(|(target, has)| *has == value && is(target));
     found.map(|(target, _)| *target).ok_or_else(|| format!("{key}={value}, and one without"))
-}
-
-/// With memory for some of the files only, copies that each have a cache of their own are the last.
-pub(super) fn s5(run: &Evidence<'_>) -> Found<Finding> {
-    let share = waits(run)?;
-    let apart = first(run, "n-copy")?;
-    let (mut told, mut asked) = (Vec::new(), Vec::new());
-    let is_one = |one: &&Target| option(one, "server.architecture") != "n-copy" && copies(one) == 1;
-    for other in run.regattas().filter(is_one) {
-        let ratio = run.peak_ratio(&apart.name, &other.name)?;
-        let what = format!("{}'s peak over {}'s", apart.name, other.name);
-        told.push(format!("{} of {}'s", show(&ratio), other.name));
-        asked.push(ratio.below(1.0, what));
-    }
-    if asked.is_empty() {
-        return Err("an architecture beside n-copy".to_owned());
-    }
-    let ours = format!("{}'s peak is {}", apart.name, told.join(", "));
-    let memory = run.metric(&run.top(&apart.name)?, "pss_mib");
-    let memory = memory.map_or(String::new(), |mib| format!("it takes {mib:.0} MiB of memory; "));
-    let why = format!("{memory}the disk is waited for {:.0} % of the time", 100.0 * share);
-    Ok(Finding::all(ours, why, &asked))
 }
 
 /// MiB that a process more costs, block by block: the slope of memory over processes by least

@@ -133,10 +133,10 @@ fn an_optimum_of_writers() {
 /// What takes four processors.
 #[test]
 fn pipelines_over_processors() {
-    let text = |claim: &str, arms: &[[&str; 3]]| {
+    let text = |claim: &str, arms: &[[&str; 3]], row: &str| {
         let keys = "workload.root = \".\"\n\
                     machine = { server_cpus = \"0-3\", client_cpus = \"9\" }\n";
-        with(&format!("{claim:?}"), keys, arms)
+        with("", keys, arms) + &format!("[[claim]]\nid = {claim:?}\n{row}\n")
     };
     fn with_peak(arm: &str, one: &str, most: f64) -> Numbers {
         vec![("good_per_s", if arm == one { 1_000.0 * most } else { 1_000.0 })]
@@ -149,6 +149,8 @@ fn pipelines_over_processors() {
                 ["four", "watpipe5", "watpipe.writers=4"],
                 ["many", "watpipe5", "watpipe.writers=100"],
             ],
+            r#"needs = ["cached"]
+            asks = [{ peak = ["four", ["one", "many"]], is = ">0.98" }]"#,
         ),
         &[
             ("S-9", Holds, |arm, _, _| with_peak(arm, "four", 1.05)),
@@ -165,6 +167,8 @@ fn pipelines_over_processors() {
                 ["floating", "watpipe5", "watpipe.writers=4"],
                 ["pinned", "watpipe5", "watpipe.writers=4 watpipe.pin_pollers=true"],
             ],
+            r#"half = "a load that is uneven over addresses"
+            asks = [{ peak = ["floating", "pinned"], is = ">0.98" }]"#,
         ),
         &[
             // That is half of the claim.
@@ -172,16 +176,15 @@ fn pipelines_over_processors() {
             ("S-11", Fails, |arm, _, _| with_peak(arm, "floating", 0.9)),
         ],
     );
-    let copies = text(
-        "S-15",
-        &[
-            ["all", "watpipe5", "watpipe.writers=4"],
-            ["copies", "watpipe5", "watpipe.writers=1 event.copies=4"],
-        ],
-    );
-    let row = r#"asks = [{ peak = ["all", "copies"], is = ">0.95" }]"#;
     check_text(
-        &format!("{copies}[[claim]]\nid = \"S-15\"\n{row}\n"),
+        &text(
+            "S-15",
+            &[
+                ["all", "watpipe5", "watpipe.writers=4"],
+                ["copies", "watpipe5", "watpipe.writers=1 event.copies=4"],
+            ],
+            r#"asks = [{ peak = ["all", "copies"], is = ">0.95" }]"#,
+        ),
         &[("S-15", Holds, nothing), ("S-15", Fails, |arm, _, _| with_peak(arm, "all", 0.8))],
     );
 }
