@@ -56,12 +56,6 @@ pub(super) fn preset<'a>(run: &Evidence<'a>, architecture: &str) -> Found<&'a Ta
     run.of(architecture).find(plain).ok_or_else(|| format!("an arm of {architecture}"))
 }
 
-/// The first arm with a kernel thread for each connection.
-pub(super) fn threads<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
-    let found = run.of("knot-nptl").chain(run.of("mt")).next();
-    found.ok_or_else(|| "a thread for each connection (knot-nptl, mt)".to_owned())
-}
-
 /// The event-driven arms whose `sendfile` does not block, one at least.
 pub(super) fn events<'a>(run: &Evidence<'a>) -> Found<Vec<&'a Target>> {
     const EVENTS: [&str; 6] = ["sped", "symped", "shared-symped", "n-copy", "amped", "laio"];
@@ -100,9 +94,4 @@ pub(super) fn helpers(target: &Target) -> u32 {
 pub(super) fn adapting<'a>(run: &Evidence<'a>) -> Found<[&'a Target; 3]> {
     let of = |name: &str| run.of(name).next().ok_or_else(|| format!("an arm of {name}"));
     Ok([of("bio")?, of("aio")?, of("self-adapting")?])
-}
-
-/// The arms of Flash, AMPED as it first was.
-pub(super) fn flash<'a>(run: &Evidence<'a>) -> Vec<&'a Target> {
-    run.of("flash-1999").chain(run.of("flash-linux")).collect()
 }

@@ -97,10 +97,17 @@ fn require(run: &Evidence<'_>, need: Need) -> Found<()> {
     }
 }
 
+/// Times of answers: without one there is none.
+const TIMES: [&str; 7] =
+    ["mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "answered_p90_ms", "service_p50_ms"];
+
 /// Number of a trial.
 fn of_trial(run: &Evidence<'_>, name: &TrialNumber, record: &Record) -> Option<f64> {
     match name {
-        TrialNumber::Named(name) => number(record, name).or_else(|| counted(record, name)),
+        TrialNumber::Named(name) => {
+            let found = number(record, name).or_else(|| counted(record, name));
+            found.filter(|value| *value != 0.0 || !TIMES.contains(&name.as_str()))
+        }
         TrialNumber::Derived(derived) => derive(run, *derived, record),
     }
 }
@@ -339,7 +346,7 @@ impl<'a> Judging<'a> {
 
     /// Tells which requests times are not of.
     fn missed(&mut self, run: &Evidence<'a>, of: &ArmNumber, cells: &[&Cell]) {
-        if matches!(&of.name, TrialNumber::Named(name) if name.ends_with("_ms")) {
+        if matches!(&of.name, TrialNumber::Named(name) if TIMES.contains(&name.as_str())) {
             let missed: Vec<String> = cells.iter().map(|cell| run.unanswered(cell)).collect();
             let missed = missed.join(" and ");
             self.why.push(format!("times are of the answered: not answered were {missed}"));

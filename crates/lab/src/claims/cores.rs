@@ -50,8 +50,9 @@ fn cycles_over_cores() {
 #[test]
 fn peaks_with_all_processors() {
     let arms = [["one", "symped", ""], ["other", "n-copy", ""]];
-    let factors = "[factors]\n\"machine.processors\" = [1, 8, 2]\n";
-    let text = with("\"G-6\"", &arms, "0-7", factors);
+    let factors = "[factors]\n\"machine.processors\" = [1, 8, 2]\n[[claim]]\nid = \"G-6\"\n\
+                   asks = [{ peak = [\"one\", \"other\"], is = \"=2%\" }]\n";
+    let text = with("", &arms, "0-7", factors);
     /// The other is half as fast with that many processors, and only then.
     fn slow(cell: &Cell, processors: &str) -> Numbers {
         let slow = cell.target == "other" && cell.levels["machine.processors"] == processors;

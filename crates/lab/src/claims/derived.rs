@@ -10,13 +10,36 @@ pub(super) fn derive(run: &Evidence<'_>, what: DerivedNumber, record: &Record) -
     match what {
         DerivedNumber::IdleForDisk => idle_for_the_disk(run)(record),
         DerivedNumber::WaitingForDisk => waiting(run)(record),
+        DerivedNumber::ServerShare => Some(number(record, "server_cpu")? / run.left()),
         DerivedNumber::ServerIdle => Some(1.0 - number(record, "server_cpu")? / run.left()),
         DerivedNumber::SelectShare => select_share(record, run.left()),
         DerivedNumber::RepliesPerBusySecond => {
             let busy_s = number(record, "server_cpu")? / run.left() * number(record, "window_s")?;
             (busy_s > 0.0).then_some(counted(record, "replies")? / busy_s)
         }
+        DerivedNumber::AsynchronousShare => {
+            share(counted(record, "decided_async")?, counted(record, "decided_blocking")?)
+        }
+        DerivedNumber::LaioInlineShare => {
+            share(counted(record, "laio_inline")?, counted(record, "laio_deferred")?)
+        }
+        DerivedNumber::HelperTasks => {
+            let kinds = ["helper_tasks_open", "helper_tasks_read", "helper_tasks_prefetch"];
+            let tasks = kinds.iter().filter_map(|kind| counted(record, kind)).sum::<f64>();
+            (tasks > 0.0).then_some(tasks)
+        }
+        DerivedNumber::OtherStagesThreads => {
+            let is_other =
+                |name: &str| name.ends_with(".threads_open_max") && !name.starts_with("disk.");
+            let all = record.counters.iter().filter(|(name, _)| is_other(name));
+            all.map(|(_, most)| *most).reduce(f64::max)
+        }
     }
+}
+
+/// Share of a part of two; `None` of nothing.
+fn share(part: f64, rest: f64) -> Option<f64> {
+    (part + rest > 0.0).then(|| part / (part + rest))
 }
 
 /// The share of a single process's busy time that is inside `select`, by its own clock: time inside

@@ -464,11 +464,6 @@ impl<'a> Evidence<'a> {
         self.middle(name, cell, |record| number(record, name))
     }
 
-    /// The median over trials of one server counter divided by another.
-    pub(crate) fn share(&self, cell: &Cell, part: &str, whole: &str) -> Found<f64> {
-        self.middle(&format!("counters {part} and {whole}"), cell, quotient(part, whole))
-    }
-
     /// What a cell failed to answer, in words: times are of the answered alone.
     pub(crate) fn unanswered(&self, cell: &Cell) -> String {
         let share = self.metric(cell, "error_share");

@@ -14,7 +14,6 @@ mod curves;
 mod derived;
 mod dispatch;
 pub(crate) mod evidence;
-mod helpers;
 mod looks;
 pub mod model;
 mod on_paper;
@@ -339,17 +338,16 @@ macro_rules! functions {
 /// The predicates, each called as its claim is: `a2` judges A-2.
 const PREDICATES: &[(&str, Predicate)] = functions! {
     accept: h11;
-    adapting: a2 a3 a4 a5;
+    adapting: a2;
     blocking: e9 e11 s8b;
     copies: g1 g2 g8;
     dispatch: h13;
-    helpers: x4 x5 x11 x13;
-    others: g5 g6 g7 p3 s16 s17;
+    others: g7 p3 s16 s17;
     predicted: e17 p1;
     processes: e1;
     sharing: s12;
-    stages: x8 x9 x10;
-    threads: e19 x1 x14 x15;
+    stages: x9;
+    threads: e19 x14;
     tuned: s18;
 };
 

@@ -1,8 +1,8 @@
-//! Claims on kernels and workloads: S-16, S-17, G-5 to G-7, P-3.
+//! Claims on kernels and workloads: S-16, S-17, G-7, P-3.
 
 use super::arms::{blocks, copies, one, processes};
 use super::curves::{Curves, Side};
-use super::evidence::{Evidence, Found, Shown, number, option, percent, show};
+use super::evidence::{Evidence, Found, Shown, number, option, show};
 use super::shown::{Asked, Part, any};
 use super::{Finding, Open, Verdict};
 use crate::experiment::Target;
@@ -141,62 +141,6 @@ fn places(with: &Shown, without: &Shown, pairs: usize) -> Verdict {
         _ if [with, without].iter().all(sure) => Verdict::Holds,
         _ => Verdict::CannotTell,
     }
-}
-
-/// The share of its processors that a server used.
-fn used(left: f64) -> impl Fn(&Record) -> Option<f64> {
-    move |record| Some(number(record, "server_cpu")? / left)
-}
-
-/// Short queues for new connections leave the processor unused.
-pub(super) fn g5(run: &Evidence<'_>) -> Found<Finding> {
-    let families = run.families("accept.backlog");
-    let mut family = families.into_iter().next().ok_or("a server with short and long queues")?;
-    family.sort_by_key(|(_, backlog)| backlog.parse::<u32>().unwrap_or(0));
-    let (short, long) = (family[0], family[family.len() - 1]);
-    let [few, many] = run.tops([&short.0.name, &long.0.name])?;
-    let idle = run.shown("server_cpu", &few, used(run.left()))?;
-    let full = run.shown("server_cpu", &many, used(run.left()))?;
-    let overflows = "listen_overflows_per_s";
-    let lost = run.shown(overflows, &few, |record| number(record, overflows))?;
-    let peaks = run.peak_ratio(&short.0.name, &long.0.name)?;
-    let ours = format!(
-        "queue of {}: {} of the processor used and {:.0} overflows a second; of {}: {}; peaks {}",
-        short.1,
-        percent(&idle),
-        lost.typical(),
-        long.1,
-        percent(&full),
-        show(&peaks)
-    );
-    let why = "at the highest rate: below half with overflows, against nine tenths or more";
-    if full.above(0.9, String::new()).verdict(1) != Verdict::Holds {
-        return Ok(Finding::undecided(ours, "a load that fills the processor behind long queues"));
-    }
-    let asked = [
-        idle.below(0.5, "the share that is used behind short queues"),
-        lost.above(1.0, "overflows a second"),
-    ];
-    Ok(Finding::all(ours, why, &asked))
-}
-
-/// With all cores every architecture has the same peak.
-pub(super) fn g6(run: &Evidence<'_>) -> Found<Finding> {
-    let arms: Vec<&Target> = run.regattas().filter(|target| !blocks(target)).collect();
-    let (mut told, mut asked) = (Vec::new(), Vec::new());
-    for (at, one) in arms.iter().enumerate() {
-        for other in &arms[at + 1..] {
-            let ratio = run.peak_ratio(&one.name, &other.name)?;
-            let what = format!("{}'s peak over {}'s", one.name, other.name);
-            told.push(format!("{what}: {}", show(&ratio)));
-            asked.push(ratio.equal(0.02, what));
-        }
-    }
-    if asked.is_empty() {
-        return Err("two arms".to_owned());
-    }
-    let why = "peaks with every core, equal within 2 %";
-    Ok(Finding::all(told.join("; "), why, &asked).on(run.processors(8)))
 }
 
 /// With more cores an instruction takes more cycles, because of memory.

@@ -707,6 +707,27 @@ asks = [
   { peak = ["copies", "passing"], is = "<1" },
   { peak = ["copies", "not"], is = "<1" },
 ]
+
+[[claim]]
+id = "X-4"
+needs = ["disk"]
+given = [
+  { value = "not", of = "opens/replies", is = ">0.01" },
+]
+asks = [
+  { value = "not", of = "1e-9*stall_open_ns/window_s", is = ">0.01" },
+  { times = ["passing", "not"], of = "1e-9*stall_open_ns/window_s", is = "<0.1" },
+]
+
+[[claim]]
+id = "X-5"
+needs = ["disk"]
+given = [
+  { value = "passing", of = "helper_tasks/replies", is = ">0.1" },
+]
+asks = [
+  { ratio = ["passing", "symped"], of = "cpu_us_per_reply", is = ">1.05" },
+]
 "#;
     /// A disk, cold names, many tasks; the loop that opens stalls a tenth of the time.
     fn cold(arm: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {

@@ -1,24 +1,10 @@
-//! The claim on what a process costs in memory ([S] §8), S-12, and members of families of arms.
+//! The claim on what a process costs in memory ([S] §8): S-12.
 
 use super::Finding;
 use super::arms::processes;
 use super::evidence::{Blocks, Evidence, Found, number};
-use crate::experiment::Target;
 use crate::stats::{middle, with};
 use std::collections::BTreeMap;
-
-/// The member of a family that differs in one option alone which has this value of it.
-pub(super) fn member<'a>(
-    run: &Evidence<'a>,
-    key: &str,
-    value: &str,
-    is: impl Fn(&Target) -> bool,
-) -> Found<&'a Target> {
-    let families = run.families(key);
-    let mut all = families.iter().flatten();
-    let found = all.find(|(target, has)| *has == value && is(target));
-    found.map(|(target, _)| *target).ok_or_else(|| format!("{key}={value}, and one without"))
-}
 
 /// MiB that a process more costs, block by block: the slope of memory over processes by least
 /// squares, over all the arms of an architecture.

@@ -339,11 +339,6 @@ impl Finding {
         Self::parts(ours, why, vec![all(asked)])
     }
 
-    /// One thing that is asked has to be so.
-    pub(crate) fn any(ours: String, why: impl Into<String>, asked: &[Asked]) -> Self {
-        Self::parts(ours, why, vec![any(asked)])
-    }
-
     /// Every part has to hold.
     pub(crate) fn parts(ours: String, why: impl Into<String>, parts: Vec<Part>) -> Self {
         let Part { verdict, mut told, needs, blocks } = Part::every(parts);

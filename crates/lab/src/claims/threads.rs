@@ -1,13 +1,10 @@
-//! Claims on a thread for each connection: user threads over helpers ([E] §4), kernel threads ([S]
-//! §7), and a pool of a few behind an event loop (Carrera 2005): E-19, X-1, X-14, X-15.
+//! Claims on a thread for each connection: user threads ([E] §4), and a pool of a few behind an
+//! event loop (Carrera 2005): E-19, X-14.
 
 use super::Finding;
-use super::arms::{cap, events, sending, sends, threads};
-use super::evidence::{
-    ARCHITECTURE, Evidence, Family, Found, GOOD, Shown, number, option, percent, show,
-};
-use super::processes::{needs_cached, waits};
-use super::shown::{Asked, all, any};
+use super::arms::{cap, events, sending, sends};
+use super::evidence::{Evidence, Found, GOOD, Shown, number, percent, show};
+use super::processes::waits;
 use crate::experiment::Target;
 use crate::experiment::claim_index::range;
 use crate::profile::categories::Category;
@@ -48,52 +45,6 @@ pub(super) fn e19(run: &Evidence<'_>) -> Found<Finding> {
     let why =
         "shares of one profile each, as the paper's: their intervals are of its samples alone";
     Ok(Finding::all(told.join("; "), why, &asked))
-}
-
-/// What each connection of an arm costs in memory, in words.
-fn memory(run: &Evidence<'_>, arm: &str) -> Option<String> {
-    let cell = run.top(arm).ok()?;
-    let of = |name: &str| run.metric(&cell, name).ok();
-    let parts = ["pss_mib", "kernel_stacks_mib", "page_tables_mib"].map(of);
-    let mib: Option<f64> = parts.into_iter().sum();
-    let (connections, p99) = (of("connections_most")?, of("p99_ms")?);
-    let each = 1_024.0 * mib? / connections;
-    Some(format!("{arm}: {each:.1} KiB for each of {connections:.0} connections, p99 {p99:.1} ms"))
-}
-
-/// So many connections are thousands.
-const THOUSANDS: u32 = 5_000;
-
-/// Thousands of kernel threads are nearly as good as events.
-pub(super) fn x1(run: &Evidence<'_>) -> Found<Finding> {
-    needs_cached(run)?;
-    let threads = threads(run)?;
-    let events = events(run)?;
-    let places = match run.levels("workload.connections") {
-        Ok((path, levels)) => levels
-            .iter()
-            .filter(|level| level.parse().is_ok_and(|level: u32| level >= THOUSANDS))
-            .map(|level| (run.with(path, level), format!(", {level} connections")))
-            .collect(),
-        Err(_) if run.run.experiment.workload.connections >= THOUSANDS => {
-            vec![(*run, String::new())]
-        }
-        Err(_) => Vec::new(),
-    };
-    if places.is_empty() {
-        return Err(format!("{THOUSANDS} connections or more (workload.connections)"));
-    }
-    let (mut told, mut asked, mut why) = (Vec::new(), Vec::new(), Vec::new());
-    for (place, at) in places {
-        let others: Vec<_> = events.iter().map(|one| (place, one.name.as_str())).collect();
-        let ratio = Evidence::best_of(&[(place, threads.name.as_str())], &others)?;
-        let what = format!("{}'s peak over the best event-driven one's{at}", threads.name);
-        told.push(format!("{what}: {}", show(&ratio)));
-        asked.push(ratio.asks(range("X-1", 0), what));
-        let each = [&threads].into_iter().chain(&events);
-        why.extend(each.filter_map(|one| memory(&place, &one.name)));
-    }
-    Ok(Finding::all(told.join("; "), why.join("; "), &asked))
 }
 
 /// A server uses less of its processors than this where more could come.
@@ -140,39 +91,4 @@ pub(super) fn x14(run: &Evidence<'_>) -> Found<Finding> {
     ];
     let why = format!("at the lowest rate {:.0} % of the processor is used", 100.0 * used);
     Ok(Finding::all(ours, why, &asked))
-}
-
-/// A pool's peak hardly depends on the time-out between requests, that of a thread for each
-/// connection does.
-pub(super) fn x15(run: &Evidence<'_>) -> Found<Finding> {
-    let families = run.families("limits.idle_ms_max");
-    let of = |names: &[&str]| {
-        let is = |family: &&Family<'_>| names.contains(&option(family[0].0, ARCHITECTURE));
-        let missing = || format!("{} under several limits.idle_ms_max", names.join(" or "));
-        families.iter().find(is).ok_or_else(missing)
-    };
-    let (pool, threads) = (of(&["hybrid"])?, of(&["mt", "knot-nptl"])?);
-    let mut told = Vec::new();
-    let mut pairs = |family: &Family<'_>, at: usize| -> Found<Vec<Asked>> {
-        let mut asked = Vec::new();
-        for (place, (one, own)) in family.iter().enumerate() {
-            for (other_place, (other, other_own)) in family.iter().enumerate() {
-                if place == other_place {
-                    continue;
-                }
-                let ratio = run.peak_ratio(&one.name, &other.name)?;
-                let what =
-                    format!("{}'s peak ({own}) over {}'s ({other_own})", one.name, other.name);
-                if place < other_place {
-                    told.push(format!("{what}: {}", show(&ratio)));
-                }
-                asked.push(ratio.asks(range("X-15", at), what));
-            }
-        }
-        Ok(asked)
-    };
-    let parts = vec![all(&pairs(pool, 0)?), any(&pairs(threads, 1)?)];
-    let why = "peaks: any two of the pool's are equal, and of a thread for each connection one is \
-               behind another";
-    Ok(Finding::parts(told.join("; "), why, parts))
 }

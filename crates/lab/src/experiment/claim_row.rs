@@ -114,12 +114,22 @@ named! {
         IdleForDisk = "idle_for_disk",
         /// Share of the time in which one process waits for a disk.
         WaitingForDisk = "waiting_for_disk",
+        /// Share of its processors that the server uses.
+        ServerShare = "server_share",
         /// Share of its processors that the server leaves unused.
         ServerIdle = "server_idle",
         /// Share of one process's busy time that is inside of `select`.
         SelectShare = "select_share",
         /// Replies for each second in which one process is busy.
         RepliesPerBusySecond = "replies_per_busy_s",
+        /// Share of the reads that are decided to be asynchronous.
+        AsynchronousShare = "asynchronous_share",
+        /// Share of LAIO's operations that complete at once.
+        LaioInlineShare = "laio_inline_share",
+        /// Tasks of helpers.
+        HelperTasks = "helper_tasks",
+        /// Most threads of a stage other than that of the disk.
+        OtherStagesThreads = "threads_of_other_stages",
     }
 }
 
