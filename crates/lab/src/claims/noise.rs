@@ -98,7 +98,7 @@ fn predictions() {
 /// Gives other names to the arms of a row.
 fn rename(row: &mut ClaimRow, other: &dyn Fn(&str) -> String) {
     let asked = row.asks.iter_mut().flat_map(|ask| match ask {
-        ClaimAsk::One(one) => vec![one],
+        ClaimAsk::One(one) => vec![&mut **one],
         ClaimAsk::Any(any) => any.iter_mut().flatten().collect(),
     });
     for one in asked.chain(&mut row.given) {

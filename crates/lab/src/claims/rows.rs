@@ -688,6 +688,7 @@ pub(super) fn check_text(text: &str, rows: &[(&str, Verdict, World)]) {
     }
 }
 
+// tidy: long because it is a table of runs and verdicts
 #[test]
 fn helpers_on_a_disk() {
     let text = text(

@@ -49,7 +49,7 @@ named! {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ClaimAsk {
     /// A comparison.
-    One(Comparison),
+    One(Box<Comparison>),
     /// Candidates; one is enough. All comparisons of a candidate have to be so.
     Any(Vec<Vec<Comparison>>),
 }

@@ -256,7 +256,7 @@ impl RowReader<'_, '_> {
     fn ask(self, table: &Spanned<AskTable>) -> Option<ClaimAsk> {
         const ANY: &str = "claim.asks.any";
         let Some(any) = &table.get_ref().any else {
-            return self.comparison("claim.asks", table).map(ClaimAsk::One);
+            return self.comparison("claim.asks", table).map(|one| ClaimAsk::One(Box::new(one)));
         };
         self.check_alone(ANY, table);
         let any = self.each(ANY, Some(any)).iter();

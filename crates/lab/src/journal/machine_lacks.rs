@@ -259,7 +259,7 @@ measure.profile = true
         let claims = r#"claims = ["G-7", "G-2", "S-18", "E-5"]"#;
         let text = TEXT.replace(r#"claims = ["S-1", "S-2", "E-5"]"#, claims);
         let all = said(&here(), &text);
-        for (needed, ids) in [(4, "G-7, S-18"), (8, "G-2")] {
+        for (needed, ids) in [(4, "S-18, G-7"), (8, "G-2")] {
             let line = format!(
                 "claims that need {needed} processors for the server alone, which has 2, cannot be \
                  told: {ids}"
