@@ -115,6 +115,8 @@ struct LoopState {
     open: u64,
     /// Turns that had ended because their budget was spent.
     budgets: u64,
+    /// Operations that helpers have done.
+    helped: u64,
     /// The poller has refused to watch a listener since.
     accept_paused: bool,
     /// Begin of its round, nanoseconds: before now if the disk has held it up.
@@ -456,9 +458,12 @@ impl<'a> World<'a> {
         let budgets = slot.get(Counter::StallBudget);
         // After a hold-up each connection has one more turn before it expires.
         let turns = 1 + u64::from(side.began < self.now);
-        let (spent, of) = (budgets - side.budgets, turns * (side.open + accepted));
+        // What a helper has done gives its connection a turn besides.
+        let helped = slot.get(Counter::HelperCompletions);
+        let of = turns * (side.open + accepted) + (helped - side.helped);
+        let spent = budgets - side.budgets;
         self.must(self.parts.case.steals || self.has_stages() || spent <= of, || {
-            format!("{spent} budgets spent in a round by {of} connections")
+            format!("{spent} budgets spent in a round with {of} turns")
         });
         let (changed, changes) = (marks != side.marks, self.changes);
         let pauses = marks[2] > side.marks[2] || side.accept_paused;
@@ -476,6 +481,7 @@ impl<'a> World<'a> {
         let open = self.open(me);
         let side = &mut self.loops[me];
         (side.open, side.budgets, side.accept_paused) = (open, budgets, false);
+        side.helped = helped;
         (side.marks, side.same, side.calls) = (marks, same, calls);
         (side.accepts_on_close, side.paused_until) = (on_close, until);
         if changed {
