@@ -31,7 +31,7 @@ use crate::{
 use regatta_metrics::Counter;
 use regatta_sys::{
     clock,
-    wait::{Poll, Poller, Select, Trigger},
+    wait::{Epoll, Poll, Poller, Select, Trigger},
 };
 use std::{
     io,
@@ -116,6 +116,8 @@ pub(crate) struct Process<'e> {
     free: Numbers,
     next: AtomicUsize,
     beats: Beats,
+    /// Pollers for the threads that poll, made before connections take all descriptors.
+    pollers: Mutex<Vec<Epoll>>,
     /// Reason why the process must end.
     failed: Mutex<Option<WorkError>>,
 }
@@ -127,11 +129,13 @@ impl<'e> Process<'e> {
         if connections < homes {
             return Err(WorkError::Acceptors { connections, acceptors: homes, fewer });
         }
+        let event = EventOptions::read(&env.settings);
+        let pollers = make_pollers(&event, POOLS_AT + homes).map_err(WorkError::Poller)?;
         let first = 1 + pools.iter().map(|pool| pool.most() as usize).sum::<usize>();
         Ok(Self {
             env,
             at,
-            event: EventOptions::read(&env.settings),
+            event,
             accept: AcceptOptions::read(&env.settings),
             stages: StagesOptions::read(&env.settings),
             line: StageLine::new(stations, homes).map_err(WorkError::Pipeline)?,
@@ -142,6 +146,7 @@ impl<'e> Process<'e> {
             free: Numbers::new(1..first),
             next: AtomicUsize::new(first),
             beats: Beats::default(),
+            pollers: Mutex::new(pollers),
             failed: Mutex::new(None),
         })
     }
@@ -342,11 +347,12 @@ impl<'e> Process<'e> {
         rules: TurnRules,
         stage: PollStage<'_>,
     ) -> Result<(), WorkError> {
-        let epoll = |trigger| event::epoll(&self.event, trigger).map_err(WorkError::Poller);
         let disk = self.disk(own);
         match self.event.poller {
-            PollerKind::Epoll => turns(epoll(Trigger::Level)?, worker, rules, disk, stage),
-            PollerKind::EpollEdge => turns(epoll(Trigger::Edge)?, worker, rules, disk, stage),
+            PollerKind::Epoll | PollerKind::EpollEdge => {
+                let epoll = lock(&self.pollers).pop().expect("one for each thread that polls");
+                turns(epoll, worker, rules, disk, stage)
+            }
             PollerKind::Poll => turns(Poll::new(), worker, rules, disk, stage),
             PollerKind::Select => turns(Select::new(), worker, rules, disk, stage),
         }
@@ -362,6 +368,16 @@ impl<'e> Process<'e> {
     const fn cannot_start(&self, error: io::Error) -> WorkError {
         WorkError::Thread { lower: self.lower, error }
     }
+}
+
+/// Makes pollers that take descriptors; none if the kind takes none.
+fn make_pollers(event: &EventOptions, count: usize) -> io::Result<Vec<Epoll>> {
+    let trigger = match event.poller {
+        PollerKind::Epoll => Trigger::Level,
+        PollerKind::EpollEdge => Trigger::Edge,
+        PollerKind::Poll | PollerKind::Select => return Ok(Vec::new()),
+    };
+    (0..count).map(|_| event::epoll(event, trigger)).collect()
 }
 
 /// Runs the rounds of a stage with a poller.

@@ -40,6 +40,10 @@ pub struct Epoll {
     ready: Vec<epoll::Event>,
 }
 
+// SAFETY: rustix's events may hold a pointer, so they are not `Send`. Ours hold keys, which are
+// numbers: nothing of them belongs to a thread. The descriptor may be used by any thread.
+unsafe impl Send for Epoll {}
+
 impl fmt::Debug for Epoll {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Epoll").field("fd", &self.fd).field("trigger", &self.trigger).finish()
