@@ -9,7 +9,9 @@
 //! * Doing it: [`run`], [`profile`], `trial`, [`machines`], [`journal`].
 //! * What is to be done, and with what: [`watch`], `servers`, [`experiment`], [`programs`],
 //!   [`env`], [`group`].
-//! * No knowledge of any of it: [`record`], [`mod@knee`], [`stats`], `units`.
+//! * No knowledge of any of it: [`record`], `units`.
+//!
+//! Statistics are a crate of their own ([`stats`]), which tests compile with optimisation.
 #![forbid(unsafe_code)]
 
 pub mod analysis;
@@ -22,7 +24,6 @@ pub mod experiment;
 use regatta_testkit::folder;
 pub mod group;
 pub mod journal;
-pub mod knee;
 pub mod machines;
 pub mod papers;
 pub mod profile;
@@ -32,12 +33,12 @@ pub mod record;
 pub mod report;
 pub mod run;
 mod servers;
-pub mod stats;
 mod terminal;
 mod trial;
 mod units;
 pub mod verdicts;
 pub mod watch;
 
+pub use regatta_stats::{self as stats, knee};
 pub use servers::free_address;
 pub use terminal::Working;

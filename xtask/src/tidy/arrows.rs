@@ -5,7 +5,7 @@ use crate::command::{cargo, output_of};
 use std::{collections::BTreeSet, path::Path};
 
 /// Each crate of ours, and those of ours that it may depend on (tests may use more).
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("op", &[]),
     ("http", &[]),
     ("metrics", &[]),
@@ -16,7 +16,8 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("server", &["op", "http", "origin", "tls", "metrics", "sys", "arch"]),
     ("sim", &["op", "http", "origin", "metrics"]),
     ("load", &["http", "sys", "metrics"]),
-    ("lab", &["load", "http", "sys", "metrics"]),
+    ("stats", &[]),
+    ("lab", &["load", "http", "sys", "metrics", "stats"]),
     ("regatta", &["server", "arch", "sys"]),
     ("regatta-lab", &["lab", "load", "server", "sys"]),
     ("testkit", &["metrics"]),

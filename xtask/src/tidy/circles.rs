@@ -19,7 +19,7 @@ const LAB_FLOORS: [(&str, &[&str]); 5] = [
         "what is to be done, and with what",
         &["watch", "servers", "experiment", "programs", "env", "group"],
     ),
-    ("no knowledge of any of it", &["record", "knee", "units", "stats"]),
+    ("no knowledge of any of it", &["record", "units"]),
 ];
 /// Most modules through which a passed-on name is followed.
 const STEPS_MAX: usize = 8;

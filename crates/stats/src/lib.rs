@@ -1,11 +1,16 @@
-//! Statistics: what can be said of noisy numbers, and how surely.
+//! Statistics of the lab: what can be said of noisy numbers, and how surely.
 //!
 //! The unit is a block: every arm once, close together in time. Ratios are taken within blocks
-//! ([`paired`]), never between them. All of it is a pure function of the numbers, and [`Random`] is
-//! seeded, so a report can be made again.
+//! ([`compare`]), never between them. All of it is a pure function of the numbers, and [`Random`]
+//! is seeded, so a report can be made again.
+//!
+//! Tests simulate noise whose truth is known, so debug builds optimise this crate. Generic code is
+//! compiled where it is used: hot functions are not generic.
+#![forbid(unsafe_code)]
 
 mod best;
 mod interval;
+pub mod knee;
 mod located;
 mod paired;
 mod quantile;
@@ -19,8 +24,9 @@ mod welch;
 pub use best::{Best, Blocks, middle, peak, with};
 pub use interval::Interval;
 pub use located::Located;
-pub(crate) use paired::{BLOCKS_MIN, LEVEL};
-pub use paired::{Effect, Floor, Verdict, compare, compare_among, judged_together};
+pub use paired::{
+    BLOCKS_MIN, Effect, Floor, LEVEL, Verdict, compare, compare_among, judged_together,
+};
 #[cfg(test)]
 use paired::{holm, judge};
 pub use quantile::order_statistic_interval;
@@ -59,14 +65,14 @@ fn quantile_of(sorted: &[f64], q: f64) -> f64 {
     sorted[low] + (sorted[high] - sorted[low]) * (at - count(low))
 }
 
-/// The level of each of so many chances to be misled that together are at `level` (Bonferroni).
+/// Level of each of several chances to be misled, so that all together are at `level` (Bonferroni).
 pub fn shared(level: f64, chances: usize) -> f64 {
     1.0 - (1.0 - level) / count(chances.max(1))
 }
 
 /// A number of things as a real.
 #[expect(clippy::cast_precision_loss, reason = "samples are far fewer than 2^53")]
-pub(crate) fn count(things: usize) -> f64 {
+pub fn count(things: usize) -> f64 {
     things as f64
 }
 
@@ -76,7 +82,7 @@ pub(crate) fn count(things: usize) -> f64 {
     clippy::cast_sign_loss,
     reason = "`as` saturates, and callers bound the result"
 )]
-pub(crate) fn index(real: f64) -> usize {
+pub fn index(real: f64) -> usize {
     real as usize
 }
 

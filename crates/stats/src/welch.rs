@@ -3,12 +3,12 @@
 use super::{Interval, count, deviation, mean};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// How far the means of two samples are apart (Welch 1947: they may vary differently).
+/// Difference of the means of two samples (Welch 1947: they may vary differently).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Apart {
     /// The one's mean less the other's.
     pub difference: f64,
-    /// Its interval at the level that was asked for.
+    /// Interval of the difference at the requested level.
     pub interval: Interval,
     /// Two-sided p of there being no difference.
     pub p: f64,

@@ -12,7 +12,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// So far either way from a middle.
+    /// Interval that reaches equally far to both sides of a middle.
     pub fn around(middle: f64, reach: f64) -> Self {
         Self { low: middle - reach, high: middle + reach }
     }

@@ -3,7 +3,7 @@
 //!
 //! Steps that grow by a factor find where it breaks; then every trial is weighed: a logistic curve
 //! of "met" over the logarithm of the rate, its middle (the knee), its steepness and the machine's
-//! drift all unknown, and the next rate beside where the middle is most likely. A trial that lies
+//! drift all unknown, and the next rate near where the middle is most likely. A trial that lies
 //! costs trials, not truth.
 
 mod belief;
@@ -11,12 +11,12 @@ mod overload;
 
 pub use overload::{Overload, recovery_s};
 
-use crate::stats::{Interval, LEVEL, index};
-pub(crate) use belief::Belief;
+use crate::{Interval, LEVEL, index};
+pub use belief::Belief;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What one trial at one rate showed.
+/// Result of a trial at a rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tried {
@@ -24,18 +24,18 @@ pub enum Tried {
     Met,
     /// These of its terms were not, such as `p99<50ms`.
     Broken(Vec<String>),
-    /// It tells nothing, for this reason (the client was the limit, others used the machine).
+    /// The trial says nothing, for this reason (the client was the limit, others used the machine).
     Invalid(String),
 }
 
-/// How to search.
+/// Settings of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
     /// The first rate, per second: one that should hold.
     pub start: f64,
     /// The highest rate to try, per second.
     pub rate_max: f64,
-    /// How far one step goes, as a factor, until the level was both met and broken.
+    /// Factor of a step, until the level was both met and broken.
     pub growth: f64,
     /// Stop when the interval reaches no further than this share from the knee.
     pub goal: f64,
@@ -59,7 +59,7 @@ impl Search {
     }
 }
 
-/// What the search found.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "found")]
 pub enum Found {
@@ -67,14 +67,14 @@ pub enum Found {
     Knee {
         /// The rate at which the level is met every other time, per second.
         rate: f64,
-        /// Its 95 % interval (posterior).
+        /// The 95 % interval of that rate (posterior).
         interval: Interval,
         /// The term that broke most often just above it.
         broken: String,
     },
     /// The level was met up to the highest rate that was tried.
     NotUpTo {
-        /// That rate.
+        /// The rate.
         rate: f64,
     },
     /// The level does not hold even far below the first rate.
@@ -86,29 +86,29 @@ pub enum Found {
     },
     /// From this rate on nothing could be told.
     LimitedByClient {
-        /// That rate.
+        /// The rate.
         rate: f64,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// It was interrupted.
+    /// The search was interrupted.
     Interrupted,
 }
 
 /// A search's result and how it came about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
-    /// What was found.
+    /// The result.
     pub found: Found,
     /// Every trial: rate and outcome, in order.
     pub tried: Vec<(f64, Tried)>,
 }
 
-/// How far one step goes where nothing is known.
+/// Factor of a step where nothing is known.
 const GROWTH: f64 = 1.6;
-/// How far outside the bracket the knee may be.
+/// Factor outside the bracket at which the knee may be.
 const BEYOND: f64 = 2.0;
-/// How far below the first rate is still looked.
+/// Factor below the first rate down to which a search goes.
 const DEPTH: f64 = 1_000.0;
 
 /// Searches. `probe` offers a rate for one trial and says what it showed; None ends the search.
@@ -126,17 +126,17 @@ pub fn search(search: &Search, mut probe: impl FnMut(f64) -> Option<Tried>) -> K
     Knee { found, tried: course.tried }
 }
 
-/// What comes next in a search.
+/// Next action of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Try this rate.
     Probe(f64),
-    /// It has ended.
+    /// The search has ended.
     Done(Found),
 }
 
-/// What comes next, given what was tried so far: for searches that take turns, and for those that
-/// go on after an interruption.
+/// Next action, given what was tried so far: for searches that take turns, and for those that
+/// continue after an interruption.
 pub fn step(search: &Search, tried: &[(f64, Tried)]) -> Step {
     let mut course = Course::new(search);
     tried.iter().for_each(|(rate, shown)| course.learn(*rate, shown.clone()));
@@ -160,25 +160,25 @@ pub fn ratio(tried: [&[(f64, Tried)]; 2], trials_max: u32, level: f64) -> Option
 
 /// A search, probe by probe.
 #[derive(Clone, Debug)]
-pub(crate) struct Course {
+pub struct Course {
     search: Search,
     /// Every trial: rate and outcome, in order.
-    pub(crate) tried: Vec<(f64, Tried)>,
+    pub tried: Vec<(f64, Tried)>,
     /// The last rate at which the level was met, and the last at which it broke, until both are
     /// known.
     ends: [Option<f64>; 2],
-    /// What is believed since both are known, and the trials since then that told something.
+    /// The belief since both are known, and the trials since then that told something.
     belief: Option<(Belief, u32)>,
 }
 
 impl Course {
     /// Nothing was tried yet.
-    pub(crate) fn new(search: &Search) -> Self {
+    pub fn new(search: &Search) -> Self {
         Self { search: *search, tried: Vec::new(), ends: [None; 2], belief: None }
     }
 
     /// Takes what a trial at a rate showed.
-    pub(crate) fn learn(&mut self, rate: f64, shown: Tried) {
+    pub fn learn(&mut self, rate: f64, shown: Tried) {
         let tells = !matches!(shown, Tried::Invalid(_));
         if tells {
             self.ends[usize::from(shown != Tried::Met)] = Some(rate);
@@ -200,8 +200,8 @@ impl Course {
         }
     }
 
-    /// What comes next.
-    pub(crate) fn step(&self) -> Step {
+    /// Next action.
+    pub fn step(&self) -> Step {
         let Search { start, growth, rate_max, goal, invalid_max, .. } = self.search;
         let is_invalid = |(_, shown): &&(f64, Tried)| matches!(shown, Tried::Invalid(_));
         if let Some((rate, Tried::Invalid(why))) = self.tried.last() {
@@ -238,13 +238,13 @@ impl Course {
         }
     }
 
-    /// What is believed of the knee, once a rate was met and another broke the level.
-    pub(crate) fn belief(&self) -> Option<&Belief> {
+    /// The belief about the knee, once a rate was met and another broke the level.
+    pub fn belief(&self) -> Option<&Belief> {
         self.belief.as_ref().map(|(belief, _)| belief)
     }
 
     /// The last rate at which the level was met before any broke it, or none did.
-    pub(crate) fn met(&self) -> Option<f64> {
+    pub fn met(&self) -> Option<f64> {
         self.ends[0]
     }
 

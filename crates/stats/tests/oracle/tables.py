@@ -1,7 +1,7 @@
 import numpy as np, scipy.stats as st
 rng=np.random.default_rng(7)
 out=[]
-out.append("# Made by `python3 tables.py` (crates/lab/tests/oracle/tables.py) with scipy 1.17.1 and numpy; do not edit.")
+out.append("# Made by `python3 tables.py` (crates/stats/tests/oracle/tables.py) with scipy 1.17.1 and numpy; do not edit.")
 def line(k,*v): out.append(k+" "+" ".join(",".join(repr(float(x)) for x in np.atleast_1d(a)) for a in v))
 for n in (3,4,5,6,7,9,14,30):
     x=np.round(rng.normal(0.3,1,n),6)

@@ -1,4 +1,4 @@
-//! How much of a spread one thing makes, and how much another.
+//! Shares of a spread that two factors make.
 
 use super::{count, mean};
 
@@ -34,7 +34,7 @@ pub fn of_rows_and_columns(table: &[Vec<f64>]) -> Option<[f64; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::{Random, deviation};
+    use crate::{Random, deviation};
 
     #[test]
     fn what_rows_and_columns_add_is_found_however_many_there_are() {

@@ -5,41 +5,41 @@ use serde::{Deserialize, Deserializer, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Fewer blocks than this are no ground for a verdict.
-pub(crate) const BLOCKS_MIN: usize = 4;
+pub const BLOCKS_MIN: usize = 4;
 /// Fewer than this have no interval: that of two reaches six times as far as they are apart.
 const INTERVAL_MIN: usize = 3;
-/// From so many blocks on the outermost fifth at each end is trimmed: a neighbour's burst of work
+/// Fewest blocks that are trimmed, by the outermost fifth at each end. A neighbour's burst of work
 /// hits a trial or two, and would otherwise be most of the spread.
 const TRIM_FROM: usize = 8;
 /// The share that is trimmed at each end.
 const TRIM: f64 = 0.2;
 /// The level of all intervals that are reported.
-pub(crate) const LEVEL: f64 = 0.95;
+pub const LEVEL: f64 = 0.95;
 
-/// How one arm compares with another over blocks, as a ratio: 1.05 is 5 % more.
+/// Comparison of an arm with another over blocks, as a ratio: 1.05 is 5 % more.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     /// The typical ratio: the mean of the blocks' log-ratios, from eight blocks on trimmed.
     pub ratio: f64,
-    /// Its 95 % interval by Student's t, from eight blocks on by Yuen's (1974), wider where it is
-    /// one of several looks; None below three blocks.
+    /// The 95 % interval of that by Student's t, from eight blocks on by Yuen's (1974), wider where
+    /// it is one of several looks; None below three blocks.
     pub interval: Option<Interval>,
     /// Two-sided p of the paired t test on log-ratios, trimmed as the interval is; 1 below four
     /// blocks, which decide nothing.
     pub p: f64,
-    /// Two-sided p of Wilcoxon's signed-rank test, beside it; 1 if it cannot be had.
+    /// Two-sided p of Wilcoxon's signed-rank test; 1 if it does not exist.
     pub p_rank: f64,
     /// Blocks that had both arms.
     pub blocks: usize,
-    /// The smallest difference that so many blocks of this spread find four times in five; none is
+    /// The smallest difference that as many blocks of this spread find four times in five; none is
     /// below four.
     #[serde(deserialize_with = "or_infinite")]
     pub detectable: f64,
 }
 
 impl Effect {
-    /// No difference over so many blocks, and nothing that tells of one.
-    pub(crate) fn untested(blocks: usize) -> Self {
+    /// No difference over this number of blocks, and no sign of one.
+    pub fn untested(blocks: usize) -> Self {
         let (ratio, interval, p, p_rank) = (1.0, None, 1.0, 1.0);
         Self { ratio, interval, p, p_rank, blocks, detectable: f64::INFINITY }
     }
@@ -50,7 +50,7 @@ fn or_infinite<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
 
-/// What may be said of an effect.
+/// Verdict on an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -70,8 +70,8 @@ pub fn compare(pairs: &[(f64, f64)]) -> Option<Effect> {
     compare_among(pairs, 1)
 }
 
-/// The same, so sure that of so many chances to be misled together one in 20 is taken. Only p is
-/// of this comparison alone.
+/// The same, so wide that all of several chances to be misled together mislead once in 20. Only p
+/// is of this comparison alone.
 pub fn compare_among(pairs: &[(f64, f64)], chances: usize) -> Option<Effect> {
     let logs: Vec<f64> = pairs.iter().filter_map(log_ratio).collect();
     if logs.is_empty() {
@@ -101,7 +101,7 @@ fn log_ratio((arm, base): &(f64, f64)) -> Option<f64> {
     usable.then(|| (arm / base).ln())
 }
 
-/// Where a sample lies: its mean, trimmed if it is large enough, and of two or more how surely.
+/// Location of a sample: its mean, trimmed if it is large enough, and the error of that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Centre {
     pub(super) mean: f64,
@@ -126,7 +126,7 @@ impl Centre {
         Self { mean: mean(kept), error, freedom }
     }
 
-    /// Of a share of so many samples.
+    /// Location of a share, seen in this number of samples.
     pub(super) fn sampled(share: f64, samples: f64) -> Self {
         let error = (share * (1.0 - share) / samples).sqrt();
         Self { mean: share, error, freedom: samples - 1.0 }
@@ -145,9 +145,8 @@ impl Centre {
     }
 }
 
-/// What may be said of effects that are looked at together, each with the noise floor where it was
-/// seen, in a run that has so many chances to mislead: p, corrected for all of that, and the
-/// verdict.
+/// Judges effects together, each with the noise floor where it was seen, in a run that has this
+/// number of chances to mislead. Returns the corrected p and the verdict of each.
 pub fn judged_together(looks: &[(Effect, f64)], chances: usize) -> Vec<(f64, Verdict)> {
     let p: Vec<f64> = looks.iter().map(|(effect, _)| effect.p).collect();
     let corrected = holm(&p).into_iter().map(|p| (p * count(chances)).min(1.0));
@@ -168,7 +167,7 @@ pub(super) fn holm(p: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// How far a program is from itself, learnt from the pairs in which it ran twice, of settings that
+/// Distance of a program from itself, learnt from the pairs in which it ran twice, of settings that
 /// are equally noisy. A few blocks of one hardly say how far that is; those of several do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Floor(Option<(f64, f64, f64)>);
@@ -185,9 +184,9 @@ impl Floor {
         Self(Some((centre.mean.abs(), quantile * centre.error, count(logs.len()))))
     }
 
-    /// The floor of a comparison over so many blocks, as a share: how far chance takes so many
-    /// blocks 19 times in 20, or how far the program was from itself if that is more. 0 where
-    /// nothing is known.
+    /// The floor of a comparison over a number of blocks, as a share: the distance that chance
+    /// stays within 19 times in 20, or how far the program was from itself if that is more. 0
+    /// where nothing is known.
     pub fn over(self, blocks: usize) -> f64 {
         let Some((off, reach, pairs)) = self.0.filter(|_| blocks > 0) else { return 0.0 };
         off.max(reach * (pairs / count(blocks)).sqrt()).exp_m1()
@@ -200,7 +199,7 @@ impl Floor {
     }
 }
 
-/// What may be said, given the corrected p and the noise floor.
+/// Verdict, given the corrected p and the noise floor.
 pub(super) fn judge(effect: &Effect, corrected: f64, floor: f64) -> Verdict {
     let outside = effect.ratio.ln().abs() > floor.ln_1p();
     match effect.interval.filter(|_| effect.blocks >= BLOCKS_MIN) {

@@ -1,4 +1,4 @@
-//! The best of some compared with the best of others, although nobody knows which those are.
+//! The best of some compared with the best of others, although it is unknown which those are.
 //!
 //! The highest of several noisy values is too high, and the more so the more of them are alike: an
 //! arm that is flat past its peak would beat one that falls. So no maximum is taken of values.
@@ -23,7 +23,7 @@ pub fn with(one: &Blocks, other: &Blocks, of: impl Fn(f64, f64) -> f64) -> Block
     one.iter().filter_map(both).collect()
 }
 
-/// Who is below another of its side at this level is no contender.
+/// An arm below another of its side at this level is no contender.
 const BEHIND: f64 = 0.9;
 
 /// The best of some less the best of others, and how surely.
@@ -59,7 +59,7 @@ impl Best {
         self.middle.middle()
     }
 
-    /// How many blocks there are of both.
+    /// Number of blocks that have both.
     pub fn values(&self) -> usize {
         self.middle.values()
     }
@@ -81,12 +81,12 @@ impl Best {
     }
 }
 
-/// What the best of a side has in each block: the mean of its contenders.
+/// Value of a side's best in each block: the mean of its contenders.
 pub fn peak(side: &[Blocks]) -> Blocks {
     together(&contenders(side))
 }
 
-/// Those of a side that are not surely below another of it.
+/// Members of a side that are not surely below another of it.
 fn contenders(side: &[Blocks]) -> Vec<&Blocks> {
     let behind = |one: &Blocks, other: &Blocks| {
         difference(one, other).is_some_and(|apart| apart.interval(BEHIND).high < 0.0)
@@ -104,7 +104,7 @@ fn together(side: &[&Blocks]) -> Blocks {
     first.iter().filter_map(sum).collect()
 }
 
-/// One less the other, over the blocks that have both; None below four.
+/// Difference over the blocks that have both; None below four.
 fn difference(one: &Blocks, other: &Blocks) -> Option<Located> {
     let both = with(one, other, |one, other| one - other);
     Located::of(&both.into_values().collect::<Vec<f64>>())
@@ -113,9 +113,9 @@ fn difference(one: &Blocks, other: &Blocks) -> Option<Located> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Random;
+    use crate::Random;
 
-    /// What an arm answers of an offered rate; 1 is its peak.
+    /// Answers of an arm at an offered rate; 1 is its peak.
     type Curve = fn(f64) -> f64;
 
     const RATES: [f64; 6] = [0.5, 0.8, 1.0, 1.2, 1.4, 2.0];
@@ -149,7 +149,7 @@ mod tests {
         RATES.map(at).into()
     }
 
-    /// How often of a hundred runs an arm surely looks better, and worse, than one of equal shape
+    /// Shares of runs in which an arm surely looks better, and worse, than one of equal shape
     /// or not that peaks `times` as high, and how often the interval holds the truth.
     fn shares(curves: [Curve; 2], times: f64, noise: f64, blocks: usize, runs: u32) -> [f64; 3] {
         let mut random = Random::new(29);

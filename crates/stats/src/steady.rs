@@ -1,4 +1,4 @@
-//! Where a run has settled: what came before is warm-up.
+//! Place at which a run has settled: all before it is warm-up.
 
 use super::{count, mean, welch};
 use serde::{Deserialize, Serialize};
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 const BATCH: usize = 5;
 /// Halves of what is left that differ by a smaller share are one number.
 const APART: f64 = 0.05;
-/// How sure it has to be that they differ.
+/// Level at which halves must differ.
 const SURE: f64 = 0.99;
 
-/// What [`steady`] found.
+/// Result of [`steady`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Steady {
     /// Settled from this value on.
     From(usize),
-    /// What is left still moves: it never settled.
+    /// The rest still moves: the run never settled.
     Never,
     /// Too few values to tell.
     Unknown,
 }
 
-/// How many leading values of `series` to drop so that the mean of the rest is the surest
-/// (MSER-5: White 1997, five values a batch): half of them at most, since a few batches at the end
-/// that happen to be alike would look surer than all. None if there are fewer than four batches.
+/// Number of leading values of `series` to drop so that the mean of the rest is the surest (MSER-5:
+/// White 1997, five values a batch). At most half: a few batches at the end that happen to be alike
+/// would look surer than all. None if there are fewer than four batches.
 pub fn mser5(series: &[f64]) -> Option<usize> {
     let batches: Vec<f64> = series.chunks_exact(BATCH).map(mean).collect();
     if batches.len() < 4 {

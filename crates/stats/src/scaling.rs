@@ -82,7 +82,7 @@ impl Scaling {
         alone * n / (1.0 + contention * (n - 1.0) + coherency * n * (n - 1.0))
     }
 
-    /// Where the peak is, and how high; None if throughput never falls.
+    /// Place and height of the peak; None if throughput never falls.
     pub fn peak(&self) -> Option<(f64, f64)> {
         let n = ((1.0 - self.contention) / self.coherency).sqrt();
         (n.is_finite() && n > 0.0).then(|| (n, self.at(n)))
@@ -115,7 +115,7 @@ fn solve(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Random;
+    use crate::Random;
 
     fn law(alone: f64, contention: f64, coherency: f64) -> Scaling {
         Scaling { alone, contention, coherency, residuals: Vec::new() }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const EXPECTED: &str = include_str!("../../tests/oracle/expected.txt");
+const EXPECTED: &str = include_str!("../tests/oracle/expected.txt");
 
 /// The rows of a kind: the sample and what scipy says of it.
 fn rows(kind: &str) -> Vec<(Vec<f64>, Vec<f64>)> {
@@ -98,7 +98,7 @@ fn intervals_hold_the_truth_as_often_as_they_say() {
     }
 }
 
-/// The logarithm of a block's ratio beside the truth, in units of no meaning.
+/// Logarithm of a block's ratio over the truth, in units of no meaning.
 type Noise = fn(&mut Random) -> f64;
 
 /// Student's t with four degrees of freedom: tails as of a machine that is sometimes disturbed.
@@ -107,7 +107,7 @@ fn heavy(random: &mut Random) -> f64 {
     random.normal() / (squares / 4.0).sqrt()
 }
 
-/// Two trials, each of which loses twenty deviations to a neighbour one time in ten.
+/// Two trials. Each loses twenty deviations to a neighbour one time in ten.
 fn bursts(random: &mut Random) -> f64 {
     let mut trial = || {
         let slow = if random.unit() < 0.1 { 20.0 } else { 0.0 };
@@ -179,7 +179,7 @@ struct Drift {
     random: Random,
     level: f64,
     slow: u32,
-    /// How often a trial loses a third of its time.
+    /// Share of trials that lose a third of their time.
     bursts: f64,
 }
 
@@ -188,7 +188,7 @@ impl Drift {
         Self { random: Random::new(seed), level: 0.0, slow: 0, bursts: 0.0 }
     }
 
-    /// What a server of this `speed` shows in the next trial.
+    /// Result of the next trial of a server of this `speed`.
     fn trial(&mut self, speed: f64) -> f64 {
         self.level = 0.95 * self.level + 0.015 * self.random.normal();
         if self.random.unit() < 0.02 {

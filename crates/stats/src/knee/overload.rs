@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One load that goes through calm, overload and calm again.
+/// A load that passes through calm, overload and calm again.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overload {
     /// The knee, requests per second.
@@ -17,7 +17,7 @@ pub struct Overload {
 const CALM: f64 = 0.7;
 /// Goodput that is as much as offered, as a share of it.
 const KEEPS_UP: f64 = 0.95;
-/// So many seconds in a row are to keep up before it has recovered.
+/// Seconds in a row that must keep up before it has recovered.
 const SETTLED_S: usize = 3;
 
 impl Overload {

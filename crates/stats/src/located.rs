@@ -1,17 +1,17 @@
-//! Where a sample lies, at any level of sureness.
+//! Location of a sample, at any level of confidence.
 
 use super::paired::{BLOCKS_MIN, Centre};
 use super::{Interval, count, index};
 use statrs::distribution::ContinuousCDF;
 
-/// Beyond so many blocks nobody waits for an answer.
+/// Most blocks that are worth an answer.
 const ENOUGH_MAX: f64 = 1_000.0;
 
 /// The share of fewer samples is not known.
 const SAMPLES_MIN: u64 = 100;
 
-/// Where a sample of four or more values lies, and how sure that is: by Student's t, from eight
-/// values on by Yuen's, which leaves out the outermost fifth at each end.
+/// Location of a sample of four or more values, with its error: by Student's t, from eight values
+/// on by Yuen's, which leaves out the outermost fifth at each end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Located {
     centre: Centre,
@@ -25,7 +25,7 @@ impl Located {
         usable.then(|| Self { centre: Centre::of(sample), values: sample.len() })
     }
 
-    /// Of a share of so many samples that each were of it or not; None of fewer than 100.
+    /// Location of a share, seen in this number of samples; None of fewer than 100.
     pub fn sampled(share: f64, samples: u64) -> Option<Self> {
         let centre = Centre::sampled(share, samples as f64);
         (samples >= SAMPLES_MIN).then_some(Self { centre, values: 1 })
@@ -36,7 +36,7 @@ impl Located {
         self.centre.mean
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn values(&self) -> usize {
         self.values
     }

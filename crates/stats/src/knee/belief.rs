@@ -1,7 +1,7 @@
-//! What the trials so far say of where the knee is: a posterior over knee, steepness and drift.
+//! Belief about the knee after the trials so far: a posterior over knee, steepness and drift.
 
 use super::Tried;
-use crate::stats::{Interval, count, index};
+use crate::{Interval, count, index};
 use std::ops::Range;
 
 /// Places of the knee.
@@ -22,7 +22,7 @@ const DRIFTS: [(f64, f64); 9] = [
     (0.15, 0.325),
     (0.2, 0.135),
 ];
-/// How often a trial says the opposite for reasons of its own.
+/// Share of trials that say the opposite for reasons of their own.
 const LAPSE: f64 = 0.03;
 /// A place of so little weight is none.
 const NOWHERE: f64 = 1e-13;
@@ -31,7 +31,7 @@ const HALVINGS: u32 = 40;
 
 /// The posterior, on a grid.
 #[derive(Clone, Debug)]
-pub(crate) struct Belief {
+pub struct Belief {
     /// Logarithms of the rates that may be the knee at the first trial, ascending.
     knees: Vec<f64>,
     /// Weight of each knee with each steepness, by drift.
@@ -103,12 +103,12 @@ impl Belief {
         }
     }
 
-    /// When a trial was, as a share of all that may be.
+    /// Time of a trial, as a share of all that may be.
     fn when(&self, trial: f64) -> f64 {
         (trial / self.trials.0).min(1.0)
     }
 
-    /// What each place of the knee weighs with a drift.
+    /// Weight of each place of the knee with a drift.
     fn by_knee(&self, drift: usize) -> Vec<f64> {
         let (mut all, live) = (vec![0.0; self.knees.len()], &self.live[drift]);
         for (all, weights) in all[live.clone()].iter_mut().zip(&self.weights[drift][live.clone()]) {
@@ -117,7 +117,7 @@ impl Belief {
         all
     }
 
-    /// The rates below which the knee was with these probabilities when so many trials were made.
+    /// The rates below which the knee was with these probabilities after this number of trials.
     fn quantiles<const N: usize>(&self, trials: f64, of: [f64; N]) -> [f64; N] {
         let at = self.when(trials);
         let below: Vec<(f64, Vec<f64>)> = DRIFTS
@@ -142,8 +142,8 @@ impl Belief {
         })
     }
 
-    /// Where the knee is now.
-    pub(crate) fn now(&self) -> f64 {
+    /// The knee now.
+    pub fn now(&self) -> f64 {
         self.quantiles(count(self.trials.1), [0.5])[0]
     }
 
@@ -158,7 +158,7 @@ impl Belief {
 
     /// The highest rate at which the level is now met with probability `share`, by all that is
     /// believed of knee, steepness and drift. That single trials lie is not counted.
-    pub(crate) fn kept(&self, share: f64) -> f64 {
+    pub fn kept(&self, share: f64) -> f64 {
         let at = self.when(count(self.trials.1));
         let met = |log: f64| -> f64 {
             let mut sum = 0.0;

@@ -1,7 +1,7 @@
 //! The search held against queues whose knee is known.
 
 use super::*;
-use crate::stats::Random;
+use crate::Random;
 
 /// A server with one queue, on a machine whose speed varies from trial to trial.
 struct Queue {
@@ -10,7 +10,7 @@ struct Queue {
     speed: f64,
     /// Whether service times are exponential; else all are alike.
     exponential: bool,
-    /// How much the machine's speed varies between trials, as a share.
+    /// Variation of the machine's speed between trials, as a share.
     noise: f64,
 }
 
