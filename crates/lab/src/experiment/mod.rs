@@ -395,6 +395,10 @@ pub struct Measure {
     pub warm: Warm,
     /// Time before the measurement, seconds.
     pub warm_s: f64,
+    /// Requests for each file and process before the load: each process opens every file, so that
+    /// its own cache holds them all. 0: none.
+    #[serde(default)]
+    pub warm_requests: u32,
     /// Length of the measurement, seconds.
     pub window_s: f64,
     /// Blocks: every cell once in each, in random order.

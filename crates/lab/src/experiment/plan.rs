@@ -1,6 +1,6 @@
 //! What will be run, in which order, and how long that takes.
 
-use crate::experiment::{CpuLayout, Experiment, Factor, Measure, Mode};
+use crate::experiment::{CpuLayout, Experiment, Factor, Measure, Mode, Target};
 use crate::record::{AGAIN, Cell};
 use crate::stats::{Random, count};
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,12 @@ use std::collections::BTreeMap;
 /// Starting, settling and stopping, seconds for each trial, in whatever environment: of 26 runs
 /// from 0.1, where connections are kept, to 1.1.
 const AROUND_S: f64 = 0.8;
+
+/// A request that warms a cache, seconds.
+const WARM_REQUEST_S: f64 = 30e-6;
+/// Directories of the papers' scaled presets, and files of each.
+const DIRS: u32 = 60;
+const FILES_OF_DIR: u32 = 36;
 
 /// Trials in each layout before one is chosen, and their warm-up and window, seconds. Where one
 /// layout is four times as noisy as the other, the wrong one is taken once in a hundred times.
@@ -125,7 +131,7 @@ fn rounds(experiment: &Experiment) -> u32 {
 /// How long `trials` trials take, seconds; of a saturation search at most.
 pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
     let measure = &experiment.measure;
-    let trial = measure.warm_s + measure.window_s + AROUND_S;
+    let trial = warm_requests_s(experiment) + measure.warm_s + measure.window_s + AROUND_S;
     let each = match measure.mode {
         Mode::Trials => trial,
         Mode::Knee => {
@@ -148,6 +154,18 @@ pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
         CpuLayout::Apart | CpuLayout::Together => 0.0,
     };
     each * count(trials) / count(at_a_time(experiment)) + layout + before + profiles_s(experiment)
+}
+
+/// Time in which caches are warmed before a trial, seconds, on average over its targets.
+fn warm_requests_s(experiment: &Experiment) -> f64 {
+    let Experiment { workload, measure, targets, .. } = experiment;
+    let processes = |target: &Target| {
+        let option = |key: &str| target.config.get(key)?.parse::<u32>().ok();
+        f64::from(option("event.processes").or(option("event.copies")).unwrap_or(1).max(1))
+    };
+    let mean = targets.iter().map(processes).sum::<f64>() / count(targets.len().max(1));
+    let files = f64::from(workload.dirs.unwrap_or(DIRS) * FILES_OF_DIR);
+    WARM_REQUEST_S * f64::from(measure.warm_requests) * files * mean
 }
 
 /// How long an experiment takes, seconds; one that searches at most.

@@ -19,7 +19,7 @@ use crate::record::{Cell, levels};
 use crate::servers::environments::Rooms;
 use crate::servers::make_open;
 use crate::trial::load_command::NO_THINK;
-use crate::trial::{Attempt, Bench};
+use crate::trial::{Attempt, Bench, warm};
 use crate::units::files::At;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -181,6 +181,9 @@ pub(crate) fn bench_of<'a>(
 ) -> Result<Bench<'a>, String> {
     let rooms = Rooms::new(experiment, lacking, root.clone(), directory)?;
     rooms.build(options.stop)?;
+    if let Some(workload) = workload.as_deref().filter(|_| experiment.measure.warm_requests > 0) {
+        warm::list(&root, workload)?;
+    }
     Ok(Bench {
         experiment,
         programs: options.programs,

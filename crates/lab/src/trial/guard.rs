@@ -70,6 +70,17 @@ pub(crate) fn reasons(
     reasons
 }
 
+/// The most opens for each reply of a server whose caches are warm.
+pub(crate) const OPENS_MAX: f64 = 0.02;
+
+/// A note on an arm whose caches were cold though every process was asked for every file.
+pub(crate) fn cold(record: &Record, warm_requests: u32) -> Option<String> {
+    let opens = record.metrics.get("opens_per_reply")?;
+    let name = record.cell.name();
+    (warm_requests > 0 && *opens >= OPENS_MAX)
+        .then(|| format!("{name}: cold caches, {OPENS_MAX} opens or more for each reply"))
+}
+
 /// Finds where a trial settled (MSER-5 over the good answers of each second) and takes its rates
 /// from there, if that is later than `warm_s`: a note that says so. Fails if it never settled, or
 /// is too short to tell: then the trial does not count.
@@ -277,6 +288,22 @@ measure = { blocks = 1, warm = "found", warm_s = 2, window_s = 38 }
         let mut calm = record(|second| 950 + second % 3);
         assert_eq!(settle(&mut calm, 2.0), Ok(None));
         assert_eq!(calm.metrics["good_per_s"], 900.0, "nothing had to be counted again");
+    }
+
+    #[test]
+    fn cold_caches_are_noted_where_they_should_be_warm() {
+        for (opens, warm_requests, noted) in [
+            (Some(0.056), 20, true),
+            (Some(0.019), 20, false),
+            (Some(0.5), 0, false),
+            (None, 20, false),
+        ] {
+            let mut record = record(|_| 950);
+            record.metrics.extend(opens.map(|opens| ("opens_per_reply".to_owned(), opens)));
+            let note = cold(&record, warm_requests);
+            assert_eq!(note.is_some(), noted, "{opens:?} after {warm_requests}: {note:?}");
+            assert!(note.is_none_or(|note| note.starts_with("a: cold caches")));
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::servers::process::{Launch, Priority, Running};
 use crate::servers::{self, Place, Server, Site};
 use crate::watch::perf::{Recorder, TAIL_S};
 use crate::watch::sample::Samples;
-use crate::watch::{Counting, Seen, Watch, cores};
+use crate::watch::{Counting, Seen, Watch, cores, workers};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -240,6 +240,19 @@ impl<'a> Served<'a> {
     /// `HOST:PORT`.
     pub(super) fn host(&self) -> String {
         self.server.address.to_string()
+    }
+
+    /// Processes of the server that have caches of their own.
+    pub(super) fn processes(&self) -> u64 {
+        let pids = self.server.running.pids();
+        let Target { program, .. } = &self.wanted.target;
+        let workers = match (program, pids.first()) {
+            (Program::Regatta, Some(pid)) => {
+                workers(&servers::binary(&self.wanted.target, self.site.programs), *pid)
+            }
+            _ => None,
+        };
+        workers.unwrap_or(pids.len() as u64).max(1)
     }
 
     /// `HOST:PORT` that speaks TLS.

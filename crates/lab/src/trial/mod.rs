@@ -6,6 +6,7 @@ mod guard;
 mod h2load;
 pub(crate) mod load_command;
 pub(crate) mod numbers;
+pub(crate) mod warm;
 mod wrk;
 
 pub(crate) use numbers::metrics;
@@ -213,7 +214,9 @@ impl Bench<'_> {
                 };
                 record.reasons.extend(settled.as_ref().err().cloned());
                 record.valid = record.reasons.is_empty();
+                let cold = guard::cold(&record, measure.warm_requests);
                 let notes = settled.ok().flatten().into_iter().chain(seen.missing).chain(noted);
+                let notes = notes.chain(cold);
                 record.reasons.extend(notes.map(|what| format!("note: {what}")));
                 record.reasons.extend(self.rooms.note(cell));
                 record.counters = seen.counters;
@@ -403,9 +406,12 @@ impl Bench<'_> {
             window_s,
         };
         let mut served = self.serve(wanted, cell)?;
-        self.pass(Point::Ready);
         let machine = self.experiment.machine.at(&cell.levels);
         let errors = self.scratch.join("load.err");
+        if comparable {
+            self.warm(&served, &asked.target, &machine, [outcome, &errors])?;
+        }
+        self.pass(Point::Ready);
         if by_another {
             return self.by_another(served, asked, &machine, [outcome, &errors], recorder);
         }

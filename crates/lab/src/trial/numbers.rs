@@ -111,7 +111,9 @@ fn rates(seen: &Seen) -> Vec<(&'static str, f64)> {
     let per_s = |name: &str, scale: f64| Some(of(name)? / scale / seen.seconds);
     let instructions = || Some(of("user_instructions")? + of("kernel_instructions")?);
     let cycles = || Some(of("cycles")? / instructions().filter(|count| *count > 0.0)?);
+    let opens = || Some(seen.counters.get("opens")? / seen.counters.get("replies")?);
     [
+        ("opens_per_reply", opens()),
         ("context_switches_per_s", per_s("switches", 1.0)),
         ("voluntary_switches_per_s", per_s("voluntary_switches", 1.0)),
         ("involuntary_switches_per_s", per_s("involuntary_switches", 1.0)),
@@ -184,6 +186,8 @@ pub(crate) mod tests {
         seen.server.insert("user_instructions".to_owned(), 50.0);
         seen.server.insert("kernel_instructions".to_owned(), 100.0);
         assert_eq!(rates(&seen).last(), Some(&("cycles_per_instruction", 2.0)));
+        seen.counters = numbers([("opens", 5.0), ("replies", 100.0)]);
+        assert_eq!(rates(&seen)[0], ("opens_per_reply", 0.05));
         let counters = numbers([("recv_calls", 3.0), ("wait_changes", 4.0), ("replies", 9.0)]);
         assert_eq!(calls(&counters, true), Some(7.0));
         assert_eq!(calls(&counters, false), Some(3.0));

@@ -276,6 +276,12 @@ fn counters(top: &Value) -> Numbers {
     all.chain(stages::counters(top)).collect()
 }
 
+/// Workers of the regatta server whose master is `pid`; None: it does not say.
+pub(crate) fn workers(regatta: &Path, pid: u32) -> Option<u64> {
+    let workers = top(regatta, pid)["workers"].as_array()?.len();
+    Some(workers as u64).filter(|workers| *workers > 0)
+}
+
 /// Workers beyond the first in each slot of what `regatta top` says; None: it says nothing.
 fn replaced(top: &Value) -> Option<u64> {
     let workers = top["workers"].as_array()?;
