@@ -123,7 +123,7 @@ pub(super) fn with_noise(run: &Run, seed: u64, noise: f64, noisy: fn(&str) -> bo
 
 /// A run with a hundredth of noise in what is answered.
 pub(super) fn run_in(text: &str, world: World) -> Run {
-    with_noise(&quiet(text, world), 5, 0.01, |name| name == "good_per_s")
+    with_noise(&quiet(text, world), 6, 0.01, |name| name == "good_per_s")
 }
 
 pub(super) fn found(experiment: &str) -> &'static str {
