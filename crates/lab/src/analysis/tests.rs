@@ -18,7 +18,14 @@ pub(crate) fn synthetic_at(
     scale: Scale,
     value: &dyn Fn(&Cell) -> BTreeMap<String, f64>,
 ) -> Run {
-    let experiment = parse("made-up", text, scale).unwrap();
+    synthetic_of(parse("made-up", text, scale).unwrap(), value)
+}
+
+/// The same of an experiment that is read.
+pub(crate) fn synthetic_of(
+    experiment: Experiment,
+    value: &dyn Fn(&Cell) -> BTreeMap<String, f64>,
+) -> Run {
     let cells = cells(&experiment);
     let mut random = Random::new(5);
     let mut records = Vec::new();

@@ -370,3 +370,5 @@ mod stage_rows;
 mod tests;
 #[cfg(test)]
 mod thread_rows;
+#[cfg(test)]
+mod worlds;

@@ -258,38 +258,8 @@ fn shapes_of_curves_make_few_wrong_verdicts() {
     }
 }
 
-/// Ours costs so many cycles for a reply of each size, the bare loop 1,000 and nginx 2,000.
-fn costs(arm: &str, ours: [f64; 3], cell: &Cell) -> Numbers {
-    let at = ["/files/0004096", "/files/0065536", "/files/1048576"];
-    let at = at.iter().position(|file| cell.levels["workload.target"] == *file).unwrap();
-    let cycles = match arm {
-        "regatta" => ours[at],
-        "null" => 1_000.0,
-        _ => 2_000.0,
-    };
-    // A server that spends more spends more instructions.
-    vec![("cycles_per_reply", cycles), ("user_instructions_per_reply", 1.9 * ours[0])]
-}
-
 #[test]
-fn bars_of_ours() {
-    check(
-        "bench",
-        &[
-            ("B-1", Holds, |arm, _, cell| costs(arm, [1_020.0, 5_000.0, 5_000.0], cell)),
-            ("B-1", Fails, |arm, _, cell| costs(arm, [1_200.0, 1.0, 1.0], cell)),
-            ("B-1", Cannot, nothing),
-            ("B-2", Holds, |arm, _, cell| costs(arm, [1_020.0, 5_000.0, 5_000.0], cell)),
-            ("B-2", Fails, |arm, _, cell| costs(arm, [1_200.0, 1.0, 1.0], cell)),
-            ("B-3", Holds, |arm, _, cell| costs(arm, [5_000.0, 1_000.0, 5_000.0], cell)),
-            ("B-3", Fails, |arm, _, cell| costs(arm, [1.0, 1_200.0, 1.0], cell)),
-            ("B-4", Holds, |arm, _, cell| costs(arm, [5_000.0, 5_000.0, 1_000.0], cell)),
-            ("B-4", Fails, |arm, _, cell| costs(arm, [1.0, 1.0, 1_200.0], cell)),
-            ("B-5", Holds, |arm, _, cell| costs(arm, [1_000.0; 3], cell)),
-            ("B-5", Fails, |arm, _, cell| costs(arm, [1_200.0; 3], cell)),
-            ("B-5", Cannot, nothing),
-        ],
-    );
+fn bars_of_ours_take_counters_of_the_processor() {
     let mut run = run_in(found("bench"), nothing);
     run.manifest.lacks.push(format!("{NO_COUNTERS} (no such device): no instructions"));
     let told = judge(&run);
