@@ -89,9 +89,3 @@ pub(super) fn helpers(target: &Target) -> u32 {
     let usual = known.map_or(0, |(_, _, helpers)| *helpers);
     target.config.get("fiber.helpers").map_or(usual, |said| said.parse().unwrap_or(usual))
 }
-
-/// [A]'s three servers: blocking, asynchronous, self-adapting.
-pub(super) fn adapting<'a>(run: &Evidence<'a>) -> Found<[&'a Target; 3]> {
-    let of = |name: &str| run.of(name).next().ok_or_else(|| format!("an arm of {name}"));
-    Ok([of("bio")?, of("aio")?, of("self-adapting")?])
-}

@@ -1,10 +1,10 @@
-//! Claims on blocking and non-blocking `sendfile` ([E] §5.1, [S] §8): E-9, E-11, S-8b.
+//! Claims on blocking and non-blocking `sendfile` ([E] §5.1, [S] §8): E-9, S-8b.
 
+use super::Finding;
 use super::arms::{blocks, cap, copies, processes};
-use super::evidence::{Blocks, Evidence, Found, number, option, quotient, show};
+use super::evidence::{Blocks, Evidence, Found, number, option, show};
 use super::processes::waits;
 use super::shown::{all, any};
-use super::{Finding, Verdict};
 use crate::claims::model;
 use crate::experiment::Target;
 use crate::experiment::claim_index::range;
@@ -14,16 +14,9 @@ use crate::stats::middle;
 /// Peaks this much below another's are equal to it.
 const EQUAL: f64 = 0.97;
 
-/// Targets of one architecture, in as many copies: those that block, and the one that does not.
-struct Pair<'a> {
-    blocking: Vec<&'a Target>,
-    not: &'a Target,
-}
-
-/// For each architecture with both, the blocking targets with the fewest processes first, those of
-/// the smallest cap alone.
-fn pairs_of<'a>(run: &Evidence<'a>) -> Found<Vec<Pair<'a>>> {
-    let mut found = Vec::new();
+/// A target that does not block, and those of its architecture that do, with as many copies and the
+/// smallest limit on connections: the fewest processes first.
+fn pair<'a>(run: &Evidence<'a>) -> Found<(&'a Target, Vec<&'a Target>)> {
     for not in run.regattas().filter(|target| !blocks(target)) {
         let same = |target: &&Target| {
             option(target, "server.architecture") == option(not, "server.architecture")
@@ -34,25 +27,17 @@ fn pairs_of<'a>(run: &Evidence<'a>) -> Found<Vec<Pair<'a>>> {
         let least = blocking.iter().map(|target| cap(target)).min();
         blocking.retain(|target| Some(cap(target)) == least);
         blocking.sort_by_key(|target| processes(target));
-        if !blocking.is_empty() && !found.iter().any(|pair: &Pair<'_>| pair.blocking == blocking) {
-            found.push(Pair { blocking, not });
+        if !blocking.is_empty() {
+            return Ok((not, blocking));
         }
     }
-    if found.is_empty() {
-        return Err("one architecture with event.send=blocking and without".to_owned());
-    }
-    Ok(found)
-}
-
-fn first_pair<'a>(run: &Evidence<'a>) -> Found<Pair<'a>> {
-    // There is one, else that was the error.
-    pairs_of(run).map(|mut pairs| pairs.remove(0))
+    Err("one architecture with event.send=blocking and without".to_owned())
 }
 
 /// Blocking needs ten times the processes, and with so many it is as good.
 pub(super) fn e9(run: &Evidence<'_>) -> Found<Finding> {
     waits(run)?;
-    let Pair { blocking, not } = first_pair(run)?;
+    let (not, blocking) = pair(run)?;
     let wanted = 10 * processes(not);
     let (mut told, mut fewer, mut enough, mut most) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for target in &blocking {
@@ -81,58 +66,6 @@ pub(super) fn e9(run: &Evidence<'_>) -> Found<Finding> {
         _ => None,
     };
     Ok(Finding::parts(ours, why, vec![all(&fewer), any(&enough)]).without(missing))
-}
-
-/// Throughputs that differ by this share are equal.
-const ALIKE: f64 = 0.1;
-
-/// At equal throughput: many more switches, fewer descriptors asked about.
-pub(super) fn e11(run: &Evidence<'_>) -> Found<Finding> {
-    waits(run)?;
-    let Pair { blocking, not } = first_pair(run)?;
-    let mut all = Vec::new();
-    for target in blocking {
-        let cells = run.tops([&target.name, &not.name])?;
-        let good = run.ratio(&cells[0], &cells[1], "good_per_s")?;
-        all.push((good.typical().ln().abs(), target, cells, good));
-    }
-    let nearest = all.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
-    let (_, target, [cell, plain], good) = nearest.ok_or("a blocking arm")?;
-    let switches = |record: &Record| {
-        Some(number(record, "switches")? / number(record, "window_s").filter(|s| *s > 0.0)?)
-    };
-    let asks = || quotient("wait_interest_sum", "replies");
-    let cache = run.ratio(&cell, &plain, "page_cache_mib")?;
-    let ours = format!(
-        "{:.0} switches a second against {:.0}, {:.1} descriptors asked about for each reply \
-         against {:.1}, a page cache of {}",
-        run.middle("switches", &cell, switches)?,
-        run.middle("switches", &plain, switches)?,
-        run.middle("descriptors", &cell, asks())?,
-        run.middle("descriptors", &plain, asks())?,
-        show(&cache)
-    );
-    let why = format!(
-        "{} and {} at the highest rate; throughput ratio {}",
-        target.name,
-        not.name,
-        show(&good)
-    );
-    let alike = good.equal(ALIKE, "the ratio of throughputs");
-    match alike.verdict(1) {
-        Verdict::Holds => {}
-        Verdict::CannotTell => return Ok(Finding::all(ours, why, &[alike])),
-        Verdict::Fails => {
-            let needs = "a throughput that is equal within 10 % is needed";
-            return Ok(Finding::undecided(ours, format!("{needs}; {why}")));
-        }
-    }
-    let asked = [
-        run.times((&cell, &plain), switches)?.above(10.0, "the ratio of switches"),
-        run.times((&cell, &plain), asks())?.below(0.6, "the ratio of descriptors"),
-        cache.below(0.95, "the ratio of page caches"),
-    ];
-    Ok(Finding::all(ours, why, &asked))
 }
 
 /// The disk inefficiency index of a cell, block by block.

@@ -106,10 +106,18 @@ fn of_trial(run: &Evidence<'_>, name: &TrialNumber, record: &Record) -> Option<f
     match name {
         TrialNumber::Named(name) => {
             let found = number(record, name).or_else(|| counted(record, name));
+            let found = found.or_else(|| configured(run, name, record));
             found.filter(|value| *value != 0.0 || !TIMES.contains(&name.as_str()))
         }
         TrialNumber::Derived(derived) => derive(run, *derived, record),
     }
+}
+
+/// Option of a trial's target, if that is a number.
+fn configured(run: &Evidence<'_>, name: &str, record: &Record) -> Option<f64> {
+    let mut targets = run.run.experiment.targets.iter();
+    let target = targets.find(|target| target.name == record.cell.target)?;
+    target.config.get(name)?.parse().ok()
 }
 
 /// Number of a trial as a comparison names it. No number has a divisor of 0.

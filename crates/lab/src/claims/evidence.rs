@@ -29,14 +29,6 @@ pub(super) fn counted(record: &Record, name: &str) -> Option<f64> {
     record.counters.get(name).copied()
 }
 
-/// One counter of a trial divided by another; None where that is 0.
-pub(super) fn quotient(part: &str, whole: &str) -> impl Fn(&Record) -> Option<f64> {
-    move |record| {
-        let whole = counted(record, whole).filter(|whole| *whole > 0.0)?;
-        Some(counted(record, part)? / whole)
-    }
-}
-
 /// So many factors may be held at one level at a time.
 pub(super) const ONLY_MAX: usize = 6;
 

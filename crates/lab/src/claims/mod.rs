@@ -5,14 +5,12 @@
 //! says so: a difference that was not found is none of either.
 
 mod accept;
-mod adapting;
 pub(crate) mod arms;
 mod blocking;
 mod by_row;
 mod copies;
 mod curves;
 mod derived;
-mod dispatch;
 pub(crate) mod evidence;
 mod looks;
 pub mod model;
@@ -22,7 +20,6 @@ mod predicted;
 mod processes;
 mod sharing;
 mod shown;
-mod stages;
 mod threads;
 mod told;
 mod tuned;
@@ -338,16 +335,13 @@ macro_rules! functions {
 /// The predicates, each called as its claim is: `a2` judges A-2.
 const PREDICATES: &[(&str, Predicate)] = functions! {
     accept: h11;
-    adapting: a2;
-    blocking: e9 e11 s8b;
+    blocking: e9 s8b;
     copies: g1 g2 g8;
-    dispatch: h13;
     others: g7 p3 s16 s17;
     predicted: e17 p1;
     processes: e1;
     sharing: s12;
-    stages: x9;
-    threads: e19 x14;
+    threads: e19;
     tuned: s18;
 };
 
@@ -357,15 +351,11 @@ fn predicate(id: &str) -> Option<Predicate> {
 }
 
 #[cfg(test)]
-mod accept_rows;
-#[cfg(test)]
 mod cores;
 #[cfg(test)]
 mod noise;
 #[cfg(test)]
 mod rows;
-#[cfg(test)]
-mod stage_rows;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

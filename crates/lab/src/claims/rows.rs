@@ -265,18 +265,6 @@ fn blocking_and_not() {
                 all
             }),
             ("E-9", Cannot, nothing),
-            ("E-11", Fails, disk_without_effect),
-            ("E-11", Cannot, |arm, rate, cell| {
-                let mut all = blocking(arm, rate, cell);
-                // Nobody is as fast.
-                all[0].1 *= if arm == "nb-4" { 3.0 } else { 1.0 };
-                all
-            }),
-            ("E-11", Holds, |arm, rate, cell| but(blocking(arm, rate, cell), &good(rate, 1.0))),
-            ("E-11", Fails, |arm, rate, cell| {
-                let world = but(blocking(arm, rate, cell), &good(rate, 1.0));
-                but(world, &[("page_cache_mib", 84.0)])
-            }),
             // Nobody is saturated, and one is twice as fast.
             ("E-12", Cannot, |arm, rate, _| {
                 peak(rate * if arm == "nb-4" { 1.0 } else { 0.5 }, f64::INFINITY)

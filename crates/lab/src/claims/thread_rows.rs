@@ -1,7 +1,7 @@
 //! The claims on threads and pools, against worlds in which they are true and in which not.
 
 use super::rows::{
-    Numbers, World, but, check, found, good, nothing, peak, quiet, run_in, targets, text, verdict,
+    Numbers, World, check, found, nothing, peak, quiet, run_in, targets, text, verdict,
 };
 use super::*;
 use crate::experiment::Scale;
@@ -84,78 +84,6 @@ fn caps_on_user_threads() {
             // Fewer helpers do less under the same cap.
             ("E-17", Fails, |arm, rate, _| little(arm, rate, 0.8)),
             ("E-17", Cannot, |_, rate, _| peak(rate, 1.0)),
-        ],
-    );
-}
-
-/// [A]'s figures: BIO is first full, and slow from there on.
-fn as_azzedin(arm: &str, rate: f64, _: &Cell) -> Numbers {
-    let (most, low, past) = match arm {
-        "bio" => (0.69, 2.7, 320.0),
-        "aio" => (0.83, 6.0, 50.0),
-        _ => (1.0, 2.7, 70.0),
-    };
-    let ms = if rate < 0.5 { low } else { past };
-    vec![("good_per_s", 1_000.0 * rate.min(most)), ("p50_ms", ms)]
-}
-
-#[test]
-fn adapting() {
-    check(
-        "azzedin-fig5",
-        &[
-            ("A-2", Holds, as_azzedin),
-            // It is as slow as AIO from the beginning.
-            ("A-2", Fails, |arm, rate, cell| {
-                let arm = if arm == "self-adapting" && rate < 0.5 { "aio" } else { arm };
-                as_azzedin(arm, rate, cell)
-            }),
-            // It is as fast as BIO within a tenth, and slower than AIO.
-            ("A-2", Fails, |arm, rate, cell| {
-                let low = match arm {
-                    "bio" => 1.0,
-                    "aio" => 1.04,
-                    _ => 1.09,
-                };
-                let world = as_azzedin(arm, rate, cell);
-                if rate < 0.5 { but(world, &[("p50_ms", low)]) } else { world }
-            }),
-            // It becomes as slow as BIO.
-            ("A-2", Fails, |arm, rate, cell| {
-                let world = as_azzedin(arm, rate, cell);
-                if arm == "self-adapting" && rate > 1.0 {
-                    but(world, &[("p50_ms", 300.0)])
-                } else {
-                    world
-                }
-            }),
-        ],
-    );
-}
-
-/// So many connections are open where threads are not limited; with 16 threads a quarter answer.
-fn think(arm: &str, rate: f64, few: f64, used: f64) -> Numbers {
-    let world = good(rate, if arm == "mt-16" { few } else { 1.0 });
-    but(world, &[("connections_open", 64.0), ("server_cpu", used)])
-}
-
-#[test]
-fn a_pool_beside_a_thread_for_each_connection() {
-    check(
-        "hybrid-think",
-        &[
-            ("X-14", Holds, |arm, rate, _| think(arm, rate, 0.075, 0.1)),
-            // Think times hold no thread up.
-            ("X-14", Fails, |arm, rate, _| think(arm, rate, 1.0, 0.1)),
-            // The pool is ahead for another reason: it is as far ahead of all threads.
-            ("X-14", Fails, |arm, rate, _| {
-                let slow = if arm == "mt" { 0.25 } else { 1.0 };
-                but(think(arm, rate, 0.075, 0.1), &[("good_per_s", 500.0 * rate.min(slow))])
-            }),
-            ("X-14", Cannot, |arm, rate, _| think(arm, rate, 0.125, 0.99)),
-            ("X-14", Cannot, |arm, rate, _| {
-                but(think(arm, rate, 1.0, 0.1), &[("connections_open", 9.0)])
-            }),
         ],
     );
 }
