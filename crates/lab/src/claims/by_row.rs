@@ -235,18 +235,13 @@ impl<'a> Judging<'a> {
         for at in places(&run, one)? {
             let (shown, what) = self.shown(&run, one, at)?;
             let what = what + &levels;
-            asked.push(match (&one.of, one.is) {
-                // The difference: the second number may be 0.
-                (Compared::Times(..), Range::Below(_)) => shown.below(0.0, what),
-                (Compared::Times(..), _) => shown.above(0.0, what),
-                _ => {
-                    let floor = shown.noise_floor().filter(|_| self.tells_floors);
-                    let floor = floor.map(|share| format!(", noise floor {:.1} %", 100.0 * share));
-                    let floor = floor.unwrap_or_default();
-                    self.ours.push(format!("{what}: {}{floor}", show(&shown)));
-                    shown.asks(one.is, what)
-                }
-            });
+            if !matches!(one.of, Compared::Times(..)) {
+                let floor = shown.noise_floor().filter(|_| self.tells_floors);
+                let floor = floor.map(|share| format!(", noise floor {:.1} %", 100.0 * share));
+                let floor = floor.unwrap_or_default();
+                self.ours.push(format!("{what}: {}{floor}", show(&shown)));
+            }
+            asked.push(ask(one, &shown, what));
         }
         Ok(asked)
     }
@@ -380,14 +375,12 @@ impl<'a> Judging<'a> {
             let (shown, what) = self.shown(&run, one, one.at)?;
             let what = what + &levels;
             let told = format!("{what} is {}", show(&shown));
-            let (low, high) = one.is.limits();
-            let is_within = (low..high).contains(&shown.typical());
-            if is_within == one.is.is_inside() {
+            let asked = ask(one, &shown, what);
+            if asked.has_middle() {
                 self.why.push(told);
                 continue;
             }
             let (ours, why) = (self.ours.join("; "), self.why.join("; "));
-            let asked = shown.asks(one.is, what);
             if asked.verdict(1) == Verdict::CannotTell {
                 return Ok(Some(Finding::all(ours, why, &[asked])));
             }
@@ -395,6 +388,15 @@ impl<'a> Judging<'a> {
             return Ok(Some(Finding::undecided(ours, format!("{needs}; {why}"))));
         }
         Ok(None)
+    }
+}
+
+/// Asks what a comparison asks. Multiples are tested as a difference: the second number may be 0.
+fn ask(one: &Comparison, shown: &Shown, what: String) -> Asked {
+    match (&one.of, one.is) {
+        (Compared::Times(..), Range::Below(_)) => shown.below(0.0, what),
+        (Compared::Times(..), _) => shown.above(0.0, what),
+        _ => shown.asks(one.is, what),
     }
 }
 
@@ -568,6 +570,11 @@ mod tests {
         let why = "old's 100*opens for each reply is 40.00 (40.00 to 40.00), which has to be above";
         assert!(told.why.starts_with(why), "{told:?}");
         assert!(told.why.contains("old: 400.00 opens; new: 400.00 opens"), "{told:?}");
+        // A multiple is a difference: 3 - 2 * 1 is above 0, and below 2.
+        let multiple = r#"given = [{ times = ["new", "old"], of = "wait_ns", is = ">2" }]
+            asks = [{ peak = ["new", "old"], is = "=5%" }]"#;
+        let world: World = |arm, _, _| vec![("wait_ns", if arm == "new" { 3.0 } else { 1.0 })];
+        check_text(&with(multiple), &[("mine", Holds, world)]);
         // A disk, all cached, processors of the server's own.
         for (need, open) in [("disk", Cannot), ("cached", Holds), ("own-processors", Cannot)] {
             let row = format!(

@@ -80,6 +80,10 @@ fn peaks_by_demand(run: &Evidence<'_>, one: &Target, several: &Target) -> Found<
 /// A cap that leaves more of the peak than this may leave it to other things.
 const BINDS: f64 = 0.9;
 
+/// A server that answers less than this share of its peak is not overloaded: the time of a request
+/// is its own.
+const RESTS: f64 = 0.8;
+
 /// A plateau under a cap on connections, in replies a second.
 struct Plateau<'a> {
     target: &'a Target,
@@ -89,7 +93,8 @@ struct Plateau<'a> {
 
 /// The plateaus of all arms that do not block, by Little's law: the cap over the time between
 /// requests and that of a request. That is from the same server under the largest cap at its lowest
-/// rate: a trial's own time would give its own throughput, whatever that is.
+/// rate, if that is below its peak: a trial's own time would give its own throughput, whatever that
+/// is.
 fn plateaus<'a>(run: &Evidence<'a>) -> Found<Vec<Plateau<'a>>> {
     let Some(off_s) = model::off_s_per_request(&run.run.experiment.workload) else {
         return Ok(Vec::new());
@@ -104,6 +109,9 @@ fn plateaus<'a>(run: &Evidence<'a>) -> Found<Vec<Plateau<'a>>> {
         let rates = run.rates(&free.name)?;
         let (_, lowest) = rates.first().ok_or("rates")?;
         let most = middle(&run.peaks(&free.name, "good_per_s")?);
+        if run.metric(lowest, "good_per_s")? > RESTS * most {
+            continue;
+        }
         for (target, _) in held {
             let rate = |record: &Record| {
                 let response_s = number(record, "service_p50_ms")? / 1e3;

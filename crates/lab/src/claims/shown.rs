@@ -161,6 +161,11 @@ impl Asked {
         }
     }
 
+    /// Whether its middle is so, whatever its interval is.
+    pub(crate) fn has_middle(&self) -> bool {
+        (self.low..self.high).contains(&self.shown.typical()) == self.inside
+    }
+
     /// Whether one program that ran twice is as far from itself as this is from a limit: then what
     /// was seen may be the machine's.
     fn is_within_noise(&self) -> bool {
