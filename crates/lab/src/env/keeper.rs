@@ -77,6 +77,8 @@ impl Keeper {
         if let Some(root) = record.root.as_deref() {
             match spec.pages {
                 Pages::AsIs => {}
+                // A new disk's pages and names are cold; opening its files would read the names.
+                Pages::Cold if spec.disk.is_some() => {}
                 Pages::Cold => pages::drop_all(root)?,
                 Pages::Warm => {
                     // Pages that are there already count for whoever brought them.

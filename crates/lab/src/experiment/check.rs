@@ -79,7 +79,7 @@ fn of_values(experiment: &Experiment) -> Vec<String> {
 }
 
 /// Faults of values that do not go together.
-fn of_whole(experiment: &Experiment) -> [(bool, &'static str); 14] {
+fn of_whole(experiment: &Experiment) -> [(bool, &'static str); 15] {
     let Experiment { name, question, expect, workload, machine, measure, .. } = experiment;
     let Workload { preset, root, ask, log, slo, model, .. } = workload;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_+.".contains(c);
@@ -106,6 +106,14 @@ fn of_whole(experiment: &Experiment) -> [(bool, &'static str); 14] {
             "workload.ask = \"rotation\" takes workload.preset",
         ),
         (multiple && experiment.calibrate.is_none(), "a rate such as \"1.5x\" needs [calibrate]"),
+        (
+            experiment.calibrate.as_ref().is_some_and(|calibrate| match calibrate.model {
+                Loop::Closed => false,
+                Loop::Open => *model != Loop::Open,
+                Loop::PartlyOpen => true,
+            }),
+            "calibrate.loop is closed, or with workload.loop = \"open\" open",
+        ),
         (measure.stalls && !measure.counters, "measure.stalls takes measure.counters"),
         (
             lays && machine.server_cpus.is_empty(),

@@ -194,10 +194,11 @@ impl Factor {
 }
 
 /// When requests are sent: after responses, or on a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loop {
     /// Connections that wait for their replies.
+    #[default]
     Closed,
     /// Requests that arrive on their own.
     Open,
@@ -279,8 +280,11 @@ const fn one_stream() -> u32 {
 /// A rate found before the trials, that others are multiples of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibrate {
-    /// The target whose highest closed-loop rate it is: the baseline unless the file says another.
+    /// The target whose highest rate it is: the baseline unless the file says another.
     pub target: String,
+    /// The load: closed, whose rate it is; or open, of which it is the most good answers.
+    #[serde(rename = "loop", default)]
+    pub model: Loop,
     /// Connections of that load.
     pub connections: u32,
     /// Length of each try, seconds.

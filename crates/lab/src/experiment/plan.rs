@@ -1,6 +1,6 @@
 //! What will be run, in which order, and how long that takes.
 
-use crate::experiment::{CpuLayout, Experiment, Factor, Measure, Mode, Target};
+use crate::experiment::{CpuLayout, Experiment, Factor, Loop, Measure, Mode, Target};
 use crate::record::{AGAIN, Cell};
 use crate::stats::{Random, count};
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 /// Starting, settling and stopping, seconds for each trial, in whatever environment: of 26 runs
 /// from 0.1, where connections are kept, to 1.1.
 const AROUND_S: f64 = 0.8;
+
+/// Rates of the open loops that calibrate, as multiples of the closed one's.
+pub(crate) const OPEN_MULTIPLES: [f64; 6] = [0.75, 0.8, 0.85, 0.9, 0.95, 1.0];
 
 /// A request that warms a cache, seconds.
 const WARM_REQUEST_S: f64 = 30e-6;
@@ -144,7 +147,8 @@ pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
     let before = experiment.calibrate.as_ref().map_or(0.0, |calibrate| {
         let cells = count(cells(experiment).len().max(1));
         let times = if calibrate.each_block { (count(trials) / cells).max(1.0) } else { 1.0 };
-        times * f64::from(calibrate.tries) * (calibrate.seconds + AROUND_S)
+        let rates = if calibrate.model == Loop::Open { 1 + OPEN_MULTIPLES.len() } else { 1 };
+        times * count(rates) * f64::from(calibrate.tries) * (calibrate.seconds + AROUND_S)
     });
     let layout = match experiment.machine.layout {
         CpuLayout::Auto => {

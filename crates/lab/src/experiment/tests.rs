@@ -86,6 +86,25 @@ fn a_file_is_read_at_a_scale() {
 }
 
 #[test]
+fn a_calibration_is_closed_or_open_as_the_load_is() {
+    for (load, calibrates, right) in [
+        ("open", "open", true),
+        ("open", "closed", true),
+        ("closed", "closed", true),
+        ("closed", "open", false),
+        ("partly-open", "open", false),
+        ("open", "partly-open", false),
+    ] {
+        let text = GOOD
+            .replace("loop = \"open\"", &format!("loop = \"{load}\""))
+            .replace("[calibrate]\n", &format!("[calibrate]\nloop = \"{calibrates}\"\n"));
+        let faults = said(&text);
+        let wrong = faults.iter().any(|fault| fault.contains("calibrate.loop is closed"));
+        assert_eq!(wrong, !right, "{load}, calibrated {calibrates}: {faults:?}");
+    }
+}
+
+#[test]
 fn a_claim_that_there_is_not_is_said_with_its_place() {
     let text = GOOD.replace("[\"H-1\"]", "[\"H-1\", \"S-8B\", \"nothing\"]");
     assert_eq!(

@@ -12,7 +12,7 @@ mod wrk;
 pub(crate) use numbers::metrics;
 
 use crate::experiment::client::{FIELDS, LoadNeeds, STREAMS, TARGET, TLS};
-use crate::experiment::plan::{LAYOUT_TRIAL_S, LAYOUT_TRIALS, Planned};
+use crate::experiment::plan::{LAYOUT_TRIAL_S, LAYOUT_TRIALS, OPEN_MULTIPLES, Planned};
 use crate::experiment::{
     Client, CpuLayout, Encryption, Experiment, Guards, LAYOUT, Loop, Machine, Measure, Program,
     RequestFields, Target, Warm, multiples,
@@ -238,19 +238,32 @@ impl Bench<'_> {
         self.measure(cell, &asked, outcome, Some(recorder))
     }
 
-    /// Finds the rate that others are multiples of: the median of a few closed loops.
+    /// Finds the rate that others are multiples of: the median of a few closed loops, or the most
+    /// good answers of open ones.
     pub(crate) fn calibrate(&self, outcome: &Path) -> Result<Option<f64>, String> {
         let Some(calibrate) = &self.experiment.calibrate else { return Ok(None) };
         let cell = alone(&calibrate.target, BTreeMap::new());
-        let mut rates = Vec::new();
-        for seed in 1..=u64::from(calibrate.tries) {
-            let (found, _) = self.closed(&cell, seed, (0.5, calibrate.seconds), outcome)?;
-            rates.push(found.good_per_s);
+        let good = |rate: Option<f64>| -> Result<f64, String> {
+            let mut rates = Vec::new();
+            for seed in 1..=u64::from(calibrate.tries) {
+                let times = (0.5, calibrate.seconds);
+                let (found, _) = self.uncounted(&cell, seed, rate, times, outcome)?;
+                rates.push(found.good_per_s);
+            }
+            match crate::stats::median(&rates) {
+                rate if rate > 0.0 => Ok(rate),
+                _ => Err(format!("{} gave no good answer while calibrating", calibrate.target)),
+            }
+        };
+        let closed = good(None)?;
+        if calibrate.model == Loop::Closed {
+            return Ok(Some(closed));
         }
-        match crate::stats::median(&rates) {
-            rate if rate > 0.0 => Ok(Some(rate)),
-            _ => Err(format!("{} gave no good answer while calibrating", calibrate.target)),
+        let mut peak = 0.0_f64;
+        for times in OPEN_MULTIPLES {
+            peak = peak.max(good(Some(times * closed))?);
         }
+        Ok(Some(peak))
     }
 
     /// Which layout is taken: together, unless the number that decides scatters twice as much there
@@ -263,7 +276,7 @@ impl Bench<'_> {
             for (layout, logs) in layouts.iter().zip(&mut logs) {
                 let levels = [(LAYOUT.to_owned(), layout.name().to_owned())].into();
                 let cell = alone(baseline, levels);
-                let (found, seen) = self.closed(&cell, seed, LAYOUT_TRIAL_S, outcome)?;
+                let (found, seen) = self.uncounted(&cell, seed, None, LAYOUT_TRIAL_S, outcome)?;
                 let value = metrics(&found, &seen).get(&measure.metric).copied();
                 logs.extend(value.filter(|value| *value > 0.0).map(f64::ln));
             }
@@ -277,19 +290,21 @@ impl Bench<'_> {
         Ok(LayoutChoice { layout, apart, together })
     }
 
-    /// What a closed loop of as many connections as calibrate shows after a warm-up, in seconds.
-    fn closed(
+    /// Offers a load that never counts: an open loop at a rate, or else a closed one of as many
+    /// connections as calibrate. Warm-up and window are in seconds.
+    fn uncounted(
         &self,
         cell: &Cell,
         seed: u64,
+        rate: Option<f64>,
         (warm_s, window_s): (f64, f64),
         outcome: &Path,
     ) -> Result<(Outcome, Seen), String> {
         let Experiment { workload, calibrate, .. } = self.experiment;
         let calibrating = calibrate.as_ref().map(|calibrate| calibrate.connections);
         let asked = Asked {
-            model: Loop::Closed,
-            rate: String::new(),
+            model: if rate.is_some() { Loop::Open } else { Loop::Closed },
+            rate: rate.map_or(String::new(), |rate| format!("{rate:.3}")),
             connections: calibrating.unwrap_or(workload.connections),
             warm_s,
             window_s,
