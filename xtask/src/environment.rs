@@ -67,8 +67,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "STATE")]
     pages: Option<String>,
     /// A simulated disk with the files. Keys: seek_ms (3), seek (fixed, distance), bandwidth
-    /// (100MB), heads (1), queue (fifo, nearest), writable, size, read_ahead_kb (128), image, log
-    /// (a file).
+    /// (100MB), heads (1), queue (fifo, nearest, anticipatory, slices), writable, size,
+    /// read_ahead_kb (128), image, log (a file).
     #[arg(long, value_name = "KEY=VALUE,..")]
     disk: Option<String>,
     /// Have the kernel account waits for the disk.

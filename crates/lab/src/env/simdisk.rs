@@ -1,7 +1,7 @@
 //! The simulated disk's process: a FUSE file system with one file, whose reads take their time.
 
 use super::disklog::{HEAD, Row};
-use super::model::{Model, Service, Waiting};
+use super::model::{Model, Service, Turn, Waiting};
 use super::spec::Disk;
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -143,7 +143,8 @@ impl Platters {
 
     fn ask(&self, tag: Asked, offset: u64, bytes: u64) {
         self.model().arrive(Waiting { tag, offset, bytes, came_ns: now_ns() });
-        self.came.notify_one();
+        // One head may wait for this very request, and another for any.
+        self.came.notify_all();
     }
 
     /// One head's life.
@@ -167,10 +168,15 @@ impl Platters {
     fn next(&self, head: usize) -> Service<Asked> {
         let mut model = self.model();
         loop {
-            if let Some(service) = model.take(head, now_ns()) {
-                return service;
-            }
-            model = self.came.wait(model).unwrap_or_else(PoisonError::into_inner);
+            model = match model.take(head, now_ns()) {
+                Turn::Serves(service) => return service,
+                Turn::Pauses(until_ns) => {
+                    let left = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
+                    let waited = self.came.wait_timeout(model, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                Turn::Idles => self.came.wait(model).unwrap_or_else(PoisonError::into_inner),
+            };
         }
     }
 

@@ -194,6 +194,22 @@ pub enum Queue {
     Fifo,
     /// The nearest to the head, unless one has waited for too long.
     Nearest,
+    /// The nearest, after a pause for the next piece of the file: the scheduler of Linux 2.6.16.
+    Anticipatory,
+    /// The oldest, after such a pause: the slices of CFQ in Linux 2.6.24.
+    Slices,
+}
+
+impl Queue {
+    /// Longest time that a head waits for the next piece of a file, nanoseconds.
+    pub(super) fn pause_ns(self) -> u64 {
+        match self {
+            Self::Fifo | Self::Nearest => 0,
+            // antic_expire, and slice_idle.
+            Self::Anticipatory => 6_700_000,
+            Self::Slices => 8_000_000,
+        }
+    }
 }
 
 /// What the page cache holds of the files when the server starts.

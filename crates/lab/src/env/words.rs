@@ -103,6 +103,8 @@ impl Disk {
         let queue = match self.queue {
             Queue::Fifo => "the oldest first",
             Queue::Nearest => "the nearest first",
+            Queue::Anticipatory => "the nearest first, after a pause for the same file",
+            Queue::Slices => "the oldest first, after a pause for the same file",
         };
         let heads =
             if self.heads == 1 { "a head".to_owned() } else { format!("{} heads", self.heads) };
