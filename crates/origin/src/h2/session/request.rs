@@ -346,7 +346,9 @@ impl<F: File> Session<F> {
         code: ErrorCode,
         cx: &Cx<'_, F>,
     ) {
-        cx.tally.add(Counter::StreamsResetByUs, 1);
+        // With `NO_ERROR` the response is complete, and the client can stop (RFC 9113 §8.1).
+        let is_broken_off = code != ErrorCode::NO_ERROR;
+        cx.tally.add(Counter::StreamsResetByUs, u64::from(is_broken_off));
         write_rst_stream(&mut self.control, stream, code);
         if !is_ended {
             self.note_late(stream);

@@ -641,6 +641,7 @@ fn content_that_is_not_wanted_is_stopped() {
         assert_eq!(frames.last(), Some(&Got::Reset(1, ErrorCode::NO_ERROR)));
         assert!(client.session.is_idle());
     }
+    assert_eq!(rig.count(Counter::StreamsResetByUs), 0, "the responses were complete");
     // The limit is passed while the disk is at work.
     let mut client = rig.open(&[]);
     client.holds_disk = true;
