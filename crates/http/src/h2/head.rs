@@ -416,7 +416,7 @@ impl Draft {
             method_text,
             target,
             names,
-            host: Some(one_host(authority, value(FieldKind::Host))?),
+            host: Some(one_host(authority, value(FieldKind::Host), scheme)?),
             content_length: self.content_length,
             expectation: self.expectation,
             conditions: RequestConditions {
@@ -466,14 +466,30 @@ fn tunnel(authority: &[u8]) -> Result<(&[u8], Target<'_>), BlockFault> {
 fn one_host<'a>(
     authority: Option<&'a [u8]>,
     host: Option<&'a [u8]>,
+    scheme: Option<&[u8]>,
 ) -> Result<&'a [u8], BlockFault> {
     match (authority, host) {
-        (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
+        (Some(authority), Some(host)) if !is_same_host(authority, host, scheme) => {
             malformed(MalformedHead::Host)
         }
         (Some(host), _) | (None, Some(host)) => Ok(host),
         (None, None) => refused(HeadFault::Host),
     }
+}
+
+/// True if both name the same host and port. The port of the scheme may be left out, or be empty
+/// (RFC 9110 §4.2.3).
+fn is_same_host(one: &[u8], other: &[u8], scheme: Option<&[u8]>) -> bool {
+    let port: &[u8] = match scheme {
+        Some(b"https") => b"443",
+        Some(b"http") => b"80",
+        _ => b"",
+    };
+    let [one, other] = [one, other].map(|text| {
+        let without = text.strip_suffix(port).unwrap_or(text);
+        without.strip_suffix(b":").unwrap_or(text)
+    });
+    one.eq_ignore_ascii_case(other)
 }
 
 /// Appends a field line.

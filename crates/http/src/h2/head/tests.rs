@@ -191,8 +191,18 @@ fn tunnels_have_an_authority_alone() {
 fn hosts() {
     check_more(&[("host", "a")], Ok(()));
     check_more(&[("host", "A")], Ok(()));
-    for host in ["", "b", "a:443"] {
+    for host in ["", "b", "a:80", "a443"] {
         check_more(&[("host", host)], bad(Host));
+    }
+    // A scheme has a port of its own (RFC 9110 §4.2.3).
+    let same = [("https", "a", "A:443"), ("https", "a:443", "a:"), ("http", "[::1]:80", "[::1]")];
+    let others = [("http", "a", "a:443"), ("https", "a:443", "a:80"), ("https", "[::443]", "[::]")];
+    for (is_same, rows) in [(true, same), (false, others)] {
+        for (scheme, authority, host) in rows {
+            let pseudo = [START[0], (":scheme", scheme), (":authority", authority), START[3]];
+            let expected = if is_same { Ok(()) } else { bad(Host) };
+            check(&[&pseudo[..], &[("host", host)]].concat(), expected);
+        }
     }
     let without = [START[0], START[1], START[3]];
     check(&[&without[..], &[("host", "b:80")]].concat(), Ok(()));
