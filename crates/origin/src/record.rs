@@ -197,6 +197,9 @@ impl Log for NoLog {
     fn record(&self, _: &Record<'_>) {}
 }
 
+/// Bytes of text that most requests have for the log, at most.
+const NOTE_BYTES_USUAL: usize = 512;
+
 /// Facts of a request for its [`Record`]: the request is gone by then. The buffer is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Note {
@@ -227,6 +230,33 @@ pub(crate) struct RequestText<'a> {
     pub(crate) user_agent: Option<&'a [u8]>,
 }
 
+impl<'a> RequestText<'a> {
+    /// Cuts the texts to `most` bytes in all: the last ones in this order are cut first.
+    pub(crate) fn cut(self, most: usize) -> Self {
+        let mut rest = most;
+        let mut cut = |text: &'a [u8]| {
+            let (kept, _) = text.split_at(text.len().min(rest));
+            rest -= kept.len();
+            kept
+        };
+        Self {
+            version: self.version,
+            host: self.host.map(&mut cut),
+            method: cut(self.method),
+            target: cut(self.target),
+            user_agent: self.user_agent.map(&mut cut),
+            referer: self.referer.map(&mut cut),
+        }
+    }
+
+    /// Bytes of all texts.
+    fn len(&self) -> usize {
+        let optional = [self.host, self.referer, self.user_agent];
+        let bytes: usize = optional.into_iter().flatten().map(<[u8]>::len).sum();
+        bytes + self.method.len() + self.target.len()
+    }
+}
+
 /// The response in a [`Record`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplyFacts {
@@ -241,6 +271,12 @@ impl Note {
     /// [`ReplyFacts::sent`]: of the connection, or 0 where each stream has a count of its own.
     pub(crate) fn take(&mut self, request: &RequestText<'_>, client: Peer, sent: u64, now: Now) {
         self.clear();
+        // A long buffer, of an earlier request, would be kept as long as the response is sent.
+        let bytes = request.len();
+        if self.text.capacity() > (2 * bytes).max(NOTE_BYTES_USUAL) {
+            self.text = Vec::new();
+        }
+        self.text.reserve(bytes);
         (self.taken, self.started, self.sent_before) = (true, now.tick, sent);
         self.client = client;
         self.version = request.version;

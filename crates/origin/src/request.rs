@@ -132,6 +132,9 @@ impl Request<'_> {
     }
 }
 
+/// The longest buffer that is kept while the response is sent, bytes.
+const KEPT_BYTES_MAX: usize = 256;
+
 /// A request and its path, kept while its exchange waits: all text in one buffer, which holds no
 /// more than the request did, and its path once more.
 #[derive(Debug, Default)]
@@ -230,6 +233,14 @@ impl OwnedRequest {
     pub(crate) fn clear(&mut self) {
         self.text.clear();
         *self = Self { text: core::mem::take(&mut self.text), ..Self::default() };
+    }
+
+    /// Forgets the request, and its buffer if that is a long one.
+    pub(crate) fn release(&mut self) {
+        if self.text.capacity() > KEPT_BYTES_MAX {
+            self.text = Vec::new();
+        }
+        self.clear();
     }
 
     /// Bytes of memory held.

@@ -183,6 +183,8 @@ impl<F: File> Session<F> {
         let body_bytes = stream.body_bytes;
         if let Some(ongoing) = &mut stream.ongoing {
             ongoing.exchange.note.promise(block_bytes, body_bytes);
+            // The response may stall.
+            ongoing.exchange.request.release();
         }
         if let Some(ongoing) = stream.ongoing.take_if(|it| !it.exchange.note.is_taken()) {
             cx.scratch.give_ongoing(ongoing);

@@ -35,6 +35,17 @@ use regatta_op::{CloseReason, File, Now, Outbox};
 /// Name of the protocol in logs.
 const VERSION: &str = "HTTP/2.0";
 
+/// The most bytes of a request's text that are kept for the log, if no other stream is open.
+const NOTE_BYTES_MAX: usize = 16 << 10;
+/// The same where many streams are open.
+const NOTE_BYTES_MIN: usize = 512;
+
+/// The most bytes of a request's text that are kept for the log: the n-th of the streams that are
+/// open keeps an n-th. A client can repeat a long text for a byte, and have all responses stall.
+fn note_bytes_max(open: u32) -> usize {
+    (NOTE_BYTES_MAX / (open as usize + 1)).max(NOTE_BYTES_MIN)
+}
+
 /// A request and its answer.
 pub(super) struct Asked<F> {
     answer: Answer<StreamReply<F>, F>,
@@ -51,6 +62,8 @@ pub(super) struct Asked<F> {
 struct StreamEncoder<'a, F> {
     head: &'a StreamHead<'a>,
     ongoing: Option<Box<Ongoing<F>>>,
+    /// The most bytes of the request's text that the log gets.
+    note_bytes_max: usize,
 }
 
 impl<F: File> Serve<F> for StreamEncoder<'_, F> {
@@ -66,6 +79,7 @@ impl<F: File> Serve<F> for StreamEncoder<'_, F> {
             referer: head.referer,
             user_agent: head.user_agent,
         };
+        let text = text.cut(self.note_bytes_max);
         self.exchange(cx).note.take(&text, client, 0, now);
     }
 
@@ -220,6 +234,7 @@ impl<F: File> Session<F> {
         cx: &Cx<'_, F>,
     ) -> Result<Asked<F>, BlockFault> {
         let refusal = self.refusal();
+        let note_bytes_max = note_bytes_max(self.streams.all().len());
         let limits = head_limits(cx.site);
         let mut room = cx.scratch.blocks.borrow_mut();
         let head = decode_request(&mut self.decoder, block, &limits, &mut room)?;
@@ -242,7 +257,7 @@ impl<F: File> Session<F> {
         let arrival =
             Arrival { request: &request, authority: head.host, peer: &self.peer, refusal };
         let mut rules = ReplyRules::default();
-        let mut encoder = StreamEncoder { head: &head, ongoing: None };
+        let mut encoder = StreamEncoder { head: &head, ongoing: None, note_bytes_max };
         let answer = answer(&arrival, &mut rules, now, cx, &mut encoder);
         // The final status comes instead of `100 Continue` (RFC 9110 §10.1.1), and bytes after a
         // `CONNECT` are no content.

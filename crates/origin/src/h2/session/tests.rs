@@ -231,6 +231,34 @@ fn streams_without_a_window_keep_no_buffer() {
     assert_eq!(bodies(&client.take()), [1]);
 }
 
+/// A table of fields makes long texts cheap for the client.
+#[test]
+fn stalled_streams_keep_little_text_for_the_log() {
+    let long = "x".repeat(3_000);
+    let more = &[("referer", &*long), ("user-agent", &*long)];
+    let ask_at = |stream| ask(stream, &request("GET", "/b.txt", more));
+    let kept = |client: &Client<'_>| {
+        let streams = &client.session.streams;
+        let exchanges = streams.all().places().filter_map(|at| streams.get(at).ongoing.as_ref());
+        exchanges.map(|ongoing| ongoing.exchange.capacity()).collect::<Vec<_>>()
+    };
+    let rig = rig();
+    let mut client = rig.open(&[(WINDOW, 0)]);
+    client.send(&ask_at(1));
+    assert!(kept(&client)[0] > 6_000, "the text of a request alone is whole");
+    client.send(&(1..100).flat_map(|at| ask_at(2 * at + 1)).collect::<Vec<_>>());
+    assert_eq!(heads(&client.take()).len(), 100);
+    let bytes = kept(&client);
+    assert_eq!(bytes.len(), 100);
+    assert!(bytes.iter().sum::<usize>() <= 160 << 10, "{bytes:?}");
+    // A buffer that another request has left is not kept.
+    let (mut other, mut stalled) = (rig.open(&[]), rig.open(&[(WINDOW, 0)]));
+    other.send(&ask_at(1));
+    assert_eq!(response(&other.take(), 1), content(20));
+    stalled.get(1, "/b.txt");
+    assert!(kept(&stalled)[0] <= 1_024, "{:?}", kept(&stalled));
+}
+
 #[test]
 fn several_files_share_the_windows() {
     let rig = rig();
