@@ -626,6 +626,14 @@ impl<F> Streams<F> {
         self.open.places().try_for_each(|at| self.widen(at, bytes, window_max))
     }
 
+    /// True if a body is longer than its window, and the window has fewer than `bytes`.
+    pub(crate) fn is_short(&self, at: Slot, bytes: i64) -> bool {
+        let stream = self.get(at);
+        let sends = matches!(stream.stage, Stage::Sends | Stage::Loads(_));
+        let body = i64::try_from(stream.rest() - stream.head_bytes).unwrap_or(i64::MAX);
+        sends && stream.window < bytes.min(body)
+    }
+
     /// True while bytes of a response are left to send, or are being read.
     pub(crate) const fn is_sending(&self) -> bool {
         !self.sending.is_empty() || self.unsent > 0

@@ -25,12 +25,16 @@ pub(super) enum Glitch {
     Empty,
     /// A frame that costs little, and brings less. PRIORITY, PRIORITY_UPDATE, and DATA or
     /// WINDOW_UPDATE of few bytes. WINDOW_UPDATE without DATA of ours before it, and HEADERS of a
-    /// stream that is over, or beyond a number that the client has not acknowledged.
+    /// stream that is over, or beyond a number that the client has not acknowledged. SETTINGS that
+    /// change the windows of a few streams.
     Hint,
+    /// A window that lets a body continue by few bytes: for each a file may be read, and a frame is
+    /// sent.
+    Trickle,
 }
 
 /// Cost of each event, points, and whether it is odd: a good client causes none.
-const COSTS: [(Glitch, u64, bool); 7] = [
+const COSTS: [(Glitch, u64, bool); 8] = [
     // Browsers reset all streams of a page that their user leaves: five pages of 100 streams at
     // once, and one every two seconds. The places for streams bound what resets cost the server.
     (Glitch::Reset, 2, false),
@@ -40,6 +44,7 @@ const COSTS: [(Glitch, u64, bool); 7] = [
     (Glitch::Control, 5, false),
     (Glitch::Empty, 5, true),
     (Glitch::Hint, 1, false),
+    (Glitch::Trickle, 9, true),
 ];
 
 impl Glitch {
@@ -61,9 +66,9 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Charges an event; false if there are too few points left.
-    pub(super) fn spend(&mut self, glitch: Glitch, now: Tick) -> bool {
-        let full_at = self.full_at.max(now).after(glitch.points() * POINT_MS);
+    /// Charges an event this many times; false if there are too few points left.
+    pub(super) fn spend(&mut self, glitch: Glitch, times: u64, now: Tick) -> bool {
+        let full_at = self.full_at.max(now).after(times * glitch.points() * POINT_MS);
         let has_points = full_at <= now.after(POINTS_MAX * POINT_MS);
         if has_points {
             self.full_at = full_at;
@@ -78,7 +83,7 @@ mod tests {
 
     /// The number of events that the budget allows at this time.
     fn spend_all(budget: &mut Budget, glitch: Glitch, now: Tick) -> usize {
-        (0..10_000).take_while(|_| budget.spend(glitch, now)).count()
+        (0..10_000).take_while(|_| budget.spend(glitch, 1, now)).count()
     }
 
     #[test]
@@ -99,6 +104,7 @@ mod tests {
             (Glitch::Control, 200),
             (Glitch::Empty, 200),
             (Glitch::Hint, 1_000),
+            (Glitch::Trickle, 111),
         ];
         for (glitch, count) in rows {
             let mut budget = Budget::default();
@@ -115,8 +121,10 @@ mod tests {
     #[test]
     fn events_share_the_points() {
         let mut budget = Budget::default();
-        assert_eq!((0..300).filter(|_| budget.spend(Glitch::Reset, Tick(0))).count(), 300);
+        assert_eq!((0..300).filter(|_| budget.spend(Glitch::Reset, 1, Tick(0))).count(), 300);
         assert_eq!(spend_all(&mut budget, Glitch::Control, Tick(0)), 80);
-        assert!(!budget.spend(Glitch::Hint, Tick(9)) && budget.spend(Glitch::Hint, Tick(10)));
+        assert!(!budget.spend(Glitch::Hint, 1, Tick(9)) && budget.spend(Glitch::Hint, 1, Tick(10)));
+        assert!(!budget.spend(Glitch::Hint, 501, Tick(5_010)));
+        assert!(budget.spend(Glitch::Hint, 500, Tick(5_010)));
     }
 }

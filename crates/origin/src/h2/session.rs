@@ -131,6 +131,8 @@ struct Flags {
     turns_away: bool,
     /// The client has too many connections.
     is_limited: bool,
+    /// DATA of many bytes has been sent since a window last let a body continue by few.
+    has_sent_much: bool,
 }
 
 /// Operations in flight, apart from those of the disk.
@@ -481,8 +483,19 @@ impl<F: File> Protocol<F> for Session<F> {
 impl<F: File> Session<F> {
     /// Charges an event to the budget.
     fn charge(&mut self, glitch: Glitch, cx: &Cx<'_, F>) -> Result<(), ErrorCode> {
+        self.charge_times(glitch, 1, cx)
+    }
+
+    /// Charges an event to the budget this many times. It counts as one.
+    fn charge_times(
+        &mut self,
+        glitch: Glitch,
+        times: u64,
+        cx: &Cx<'_, F>,
+    ) -> Result<(), ErrorCode> {
         cx.tally.add(Counter::Http2Glitches, u64::from(glitch.is_odd()));
-        if self.budget.spend(glitch, self.now) { Ok(()) } else { Err(ErrorCode::ENHANCE_YOUR_CALM) }
+        let has_points = self.budget.spend(glitch, times, self.now);
+        if has_points { Ok(()) } else { Err(ErrorCode::ENHANCE_YOUR_CALM) }
     }
 
     /// Bytes of bodies that the client permits for the connection, less those that have been read.

@@ -371,7 +371,9 @@ impl H2Client {
         let open = |stream: &&ClientStream| stream.progress == Progress::Open;
         let any = self.dice.below(u64::from(self.next) + 4);
         let any = u32::try_from(any).expect("few streams") | 1;
-        let cost = [11, 6, 6, 2, 2, 1, 1][index(kind)];
+        // Settings may open the windows of all streams, by little.
+        let of_settings = 6 + 9 * u32::try_from(self.open()).expect("few streams");
+        let cost = [11, of_settings, 6, 2, 2, 1, 1][index(kind)];
         if self.points < POINTS_LOW + cost {
             return None;
         }
@@ -424,7 +426,8 @@ impl H2Client {
         } else {
             missing
         };
-        self.points = self.points.saturating_sub(1);
+        let cost = if stream > 0 && bytes < 256 { 10 } else { 1 };
+        self.points = self.points.saturating_sub(cost);
         self.granted += bytes;
         let grant = u32::try_from(bytes).expect("targets are small");
         let mut out = Vec::new();

@@ -1,6 +1,7 @@
 //! Frames to the client: control frames first, then heads and bodies by priority.
 use super::{
     CONTROL_BYTES_MAX, KEPT_ENDS, Phase, SEND_BYTES_MAX, Session, Timer, exchange::number,
+    receive::SMALL_BYTES,
 };
 use crate::{Cx, multi::Slot};
 use alloc::vec::Vec;
@@ -76,6 +77,7 @@ impl<F: File> Session<F> {
             let id = number(stream.id);
             write_head(frames, FrameHead { bytes: len, kind: FrameKind::Data, flags, stream: id });
             self.updates = self.updates.saturating_add(UPDATES_PER_DATA);
+            self.flags.has_sent_much |= len >= SMALL_BYTES;
             stream.copy_to(frames, bytes);
             bytes
         };

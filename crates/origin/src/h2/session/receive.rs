@@ -21,7 +21,10 @@ use regatta_op::{CloseReason, File, Now, Tick};
 /// The most frames that continue a field block, unless heads may be longer than they carry.
 const CONTINUATIONS_MAX: u8 = 8;
 /// A window that grows by fewer bytes, or DATA with fewer, costs more than it brings.
-const SMALL_BYTES: u32 = 256;
+pub(super) const SMALL_BYTES: u32 = 256;
+/// Streams whose windows SETTINGS can change for a point. Clients that adapt their windows to the
+/// network do that some ten times.
+const STREAMS_PER_HINT: u64 = 2;
 
 impl<F: File> Session<F> {
     /// Takes bytes from the client that arrived before the session was there.
@@ -282,6 +285,7 @@ impl<F: File> Session<F> {
         self.settings.apply(payload).map_err(|fault| fault.code())?;
         let bytes = i64::from(self.settings.window_bytes) - before;
         if bytes != 0 {
+            self.charge_windows(bytes, cx)?;
             let widened = self.streams.widen_all(bytes, WINDOW_BYTES_MAX.into());
             widened.map_err(|_| ErrorCode::FLOW_CONTROL_ERROR)?;
         }
@@ -290,6 +294,18 @@ impl<F: File> Session<F> {
             self.charge(Glitch::Control, cx)?;
         }
         Ok(())
+    }
+
+    /// Charges a change of all open streams' windows by `bytes`, by their number.
+    fn charge_windows(&mut self, bytes: i64, cx: &Cx<'_, F>) -> Result<(), ErrorCode> {
+        let streams = u64::from(self.streams.all().len());
+        if streams == 0 {
+            return Ok(());
+        }
+        if (1..i64::from(SMALL_BYTES)).contains(&bytes) {
+            return self.charge_times(Glitch::Trickle, streams, cx);
+        }
+        self.charge_times(Glitch::Hint, streams.div_ceil(STREAMS_PER_HINT), cx)
     }
 
     fn on_settings_ack(&mut self, cx: &Cx<'_, F>) -> Result<(), ErrorCode> {
@@ -325,6 +341,11 @@ impl<F: File> Session<F> {
     fn widen(&mut self, at: Slot, bytes: u32, now: Now, cx: &Cx<'_, F>) -> Result<(), ErrorCode> {
         if self.streams.widen(at, bytes.into(), WINDOW_BYTES_MAX.into()).is_err() {
             return self.reset_faulty(at, ErrorCode::FLOW_CONTROL_ERROR, now, cx);
+        }
+        let is_little = bytes < SMALL_BYTES && self.streams.is_short(at, SMALL_BYTES.into());
+        // Few windows are a multiple of a frame: after long frames a short one is due.
+        if is_little && !mem::take(&mut self.flags.has_sent_much) {
+            self.charge(Glitch::Trickle, cx)?;
         }
         Ok(())
     }

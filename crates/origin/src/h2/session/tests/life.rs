@@ -1,6 +1,6 @@
 //! Deadlines, refusals and ends of connections.
 use super::{
-    WINDOW, check_end, content, heads, ping, rig,
+    WINDOW, bodies, check_end, content, heads, ping, rig,
     rig::{Got, Rig, ask_with_content, block, data, frame, get, request, reset, response, window},
     settings,
 };
@@ -350,6 +350,62 @@ fn useless_frames_spend_the_budget() {
         assert_eq!(client.is_shut, at == 500, "{at}");
     }
     assert_eq!(rig.count(Counter::RepliesCut), 501);
+}
+
+/// A frame of settings changes the windows of all open streams.
+#[test]
+fn settings_are_charged_for_the_windows_that_they_change() {
+    let streams = 100;
+    // Settings in their order, and how many of them the budget allows.
+    let rows = [(1_000, 0, 18), (1, 0, 2), (0, 0, 200)];
+    for (first, second, count) in rows {
+        let rig = rig();
+        let mut client = rig.open(&[(WINDOW, 0)]);
+        client.send(&(0..streams).flat_map(|at| get(2 * at + 1, "/b.txt")).collect::<Vec<_>>());
+        assert_eq!(heads(&client.take()).len(), 100);
+        client.holds_send = true;
+        let both = [settings(&[(WINDOW, first)]), settings(&[(WINDOW, second)])].concat();
+        client.send(&both.repeat(count / 2));
+        assert_eq!(rig.count(Counter::Http2Calmed), 0, "{first}");
+        client.send(&both);
+        assert_eq!(rig.count(Counter::Http2Calmed), 1, "{first}");
+    }
+}
+
+/// Each byte would be a read of its file, and a frame (CVE-2019-9511).
+#[test]
+fn windows_of_a_few_bytes_spend_the_budget() {
+    let rig = rig();
+    let mut client = rig.open(&[(WINDOW, 0)]);
+    client.get(1, "/big.bin");
+    (0..100).for_each(|_| client.send(&window(1, 1)));
+    assert!(!client.is_shut);
+    assert_eq!(bodies(&client.take()), [1; 100]);
+    client.send(&window(1, 1));
+    check_end(&mut client, 1, ErrorCode::ENHANCE_YOUR_CALM, CloseReason::BadRequest);
+    // A client that permits each frame as it is: the last one before a window is shut is short.
+    let rig = Rig::new(|_| {});
+    let mut client = rig.open(&[]);
+    client.get(1, "/big.bin");
+    let mut permitted = 65_535;
+    for _ in 0..100 {
+        let lengths = client.take().into_iter().filter_map(|got| match got {
+            Got::Data { bytes, ends: false, .. } => u32::try_from(bytes.len()).ok(),
+            _ => None,
+        });
+        for bytes in lengths {
+            client.send(&[window(0, bytes), window(1, bytes)].concat());
+            permitted += bytes;
+        }
+    }
+    assert!(permitted > 200_000 && !client.is_shut);
+    // A window for the whole rest is not short, whatever its length.
+    let asks = (0..200).map(|at| 2 * at + 3);
+    client.send(&settings(&[(WINDOW, 0)]));
+    for stream in asks {
+        client.send(&[get(stream, "/b.txt"), window(stream, 20)].concat());
+        assert_eq!(response(&client.take(), stream), content(20));
+    }
 }
 
 #[test]
