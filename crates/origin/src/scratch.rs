@@ -86,14 +86,17 @@ impl<T: Keep + Default> KeptPool<T> {
         thing
     }
 
-    /// Keeps it if there is room. It must be empty: its memory counts as it is now.
+    /// Keeps it if there is room, and returns it otherwise. It must be empty: its memory counts as
+    /// it is now.
     #[inline(always)]
-    fn give(&self, thing: T) {
+    fn give(&self, thing: T) -> Option<T> {
         let bytes = self.bytes.get() + thing.memory();
-        if bytes <= self.bytes_max.get() {
-            self.bytes.set(bytes);
-            self.kept.borrow_mut().push(thing);
+        if bytes > self.bytes_max.get() {
+            return Some(thing);
         }
+        self.bytes.set(bytes);
+        self.kept.borrow_mut().push(thing);
+        None
     }
 }
 
@@ -105,6 +108,8 @@ pub struct Scratch<F> {
     read_buffers: KeptPool<Vec<u8>>,
     inputs: KeptPool<Box<Input>>,
     ongoing: KeptPool<Box<Ongoing<F>>>,
+    /// Frees buffers that are not kept.
+    free: Cell<fn(Vec<u8>)>,
     /// Buffers in which paths are decoded, and names of candidates are put together.
     pub(crate) decoded: RefCell<Vec<u8>>,
     pub(crate) candidate: RefCell<Room>,
@@ -132,11 +137,13 @@ impl<F> Scratch<F> {
     #[must_use]
     pub fn new(boundary_key: u128) -> Self {
         let most = KeptBytes::MANY;
+        let free: fn(Vec<u8>) = drop;
         Self {
             buffers: KeptPool::new(most.buffers),
             read_buffers: KeptPool::new(most.reads),
             inputs: KeptPool::new(most.inputs),
             ongoing: KeptPool::new(most.ongoing),
+            free: Cell::new(free),
             decoded: RefCell::default(),
             candidate: RefCell::default(),
             key: RefCell::default(),
@@ -166,6 +173,11 @@ impl<F> Scratch<F> {
         self.ongoing.bytes_max.set(most.ongoing);
     }
 
+    /// Frees buffers that are not kept by this function from now on.
+    pub fn free_by(&self, free: fn(Vec<u8>)) {
+        self.free.set(free);
+    }
+
     /// Takes the sites that the process has now. Not during a call to a connection.
     pub fn renew_sites(&self) {
         self.releases.iter().for_each(Releases::renew);
@@ -191,10 +203,17 @@ impl<F> Scratch<F> {
         if buffer.capacity() == 0 {
             return;
         }
-        if buffer.capacity() <= BUFFER_BYTES_MAX {
-            buffer.clear();
-            self.buffers.give(buffer);
+        buffer.clear();
+        let is_short = buffer.capacity() <= BUFFER_BYTES_MAX;
+        let excess = if is_short { self.buffers.give(buffer) } else { Some(buffer) };
+        if let Some(buffer) = excess {
+            self.free(buffer);
         }
+    }
+
+    #[cold]
+    fn free(&self, buffer: Vec<u8>) {
+        (self.free.get())(buffer);
     }
 
     /// An empty buffer for reads of this many bytes. If there is no memory, the read fails.
@@ -208,7 +227,9 @@ impl<F> Scratch<F> {
     pub(crate) fn give_read_buffer(&self, mut buffer: Vec<u8>) {
         if (1..=READ_BYTES_MAX).contains(&buffer.capacity()) {
             buffer.clear();
-            self.read_buffers.give(buffer);
+            if let Some(buffer) = self.read_buffers.give(buffer) {
+                self.free(buffer);
+            }
         }
     }
 
@@ -219,7 +240,7 @@ impl<F> Scratch<F> {
     pub(crate) fn give_input(&self, mut input: Box<Input>) {
         if input.capacity() <= BUFFER_BYTES_MAX {
             input.clear();
-            self.inputs.give(input);
+            drop(self.inputs.give(input));
         }
     }
 
@@ -233,7 +254,7 @@ impl<F> Scratch<F> {
         }
         ongoing.exchange.clear();
         if ongoing.exchange.capacity() <= BUFFER_BYTES_MAX {
-            self.ongoing.give(ongoing);
+            drop(self.ongoing.give(ongoing));
         }
     }
 
@@ -290,6 +311,7 @@ impl<F> Scratch<F> {
 mod tests {
     use super::*;
     use alloc::collections::BTreeSet;
+    use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     /// Bytes of memory of all things of a pool.
     fn memory<T: Keep>(pool: &KeptPool<T>) -> usize {
@@ -321,6 +343,29 @@ mod tests {
             assert!(bytes.iter().sum::<usize>() <= most, "{bytes:?}");
             assert!(bytes[0] >= most / 4, "{bytes:?}");
         }
+    }
+
+    /// Bytes of buffers that were freed.
+    static FREED: AtomicUsize = AtomicUsize::new(0);
+
+    fn free(buffer: Vec<u8>) {
+        FREED.fetch_add(buffer.capacity(), Relaxed);
+    }
+
+    #[test]
+    fn buffers_that_are_not_kept_are_freed_as_the_driver_wants() {
+        let scratch = Scratch::<u64>::new(7);
+        scratch.free_by(free);
+        for _ in 0..100 {
+            scratch.give_buffer(Vec::with_capacity(100 << 10));
+            scratch.give_read_buffer(Vec::with_capacity(100 << 10));
+        }
+        scratch.give_buffer(Vec::with_capacity(BUFFER_BYTES_MAX + 1));
+        let pools = [&scratch.buffers, &scratch.read_buffers];
+        let kept = pools.map(|pool| pool.kept.borrow().iter().map(Vec::capacity).sum::<usize>());
+        assert!(kept.iter().all(|bytes| *bytes >= 100 << 10), "{kept:?}");
+        let all = 200 * (100 << 10) + BUFFER_BYTES_MAX + 1;
+        assert_eq!(FREED.load(Relaxed) + kept[0] + kept[1], all);
     }
 
     #[test]

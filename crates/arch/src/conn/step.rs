@@ -22,7 +22,7 @@ use regatta_op::{
 };
 use regatta_origin::{Limits, Protocol as _};
 use regatta_sys::{
-    OpenResult, Read, StaticFile, clock,
+    OpenResult, Read, StaticFile, clock, heap,
     socket::{self, Connection},
     wait::{Event, Interest, Poller, ready_now},
 };
@@ -221,7 +221,10 @@ pub fn forget(slot: &mut ReadySlot, key: u64, what: Abandoned, disk: &mut dyn Di
     match what {
         Abandoned::All => {
             let drive = &mut slot.drive;
-            (drive.recv, drive.send, drive.granted) = (false, None, 0);
+            (drive.recv, drive.granted) = (false, 0);
+            if let Some(unsent) = drive.send.take() {
+                heap::release(unsent.into_buffer());
+            }
             slot.pending = 0;
         }
         Abandoned::One(_) => slot.pending -= 1,

@@ -300,6 +300,16 @@ fn content_window<F>(cx: &Cx<'_, F>) -> u32 {
     u32::try_from(bytes).map_or(WINDOW_BYTES_MAX, |bytes| bytes.min(WINDOW_BYTES_MAX))
 }
 
+/// Returns the buffer of an operation whose outcome does not matter.
+#[cold]
+fn drop_done<F: File>(done: Done<'_, F>, cx: &Cx<'_, F>) {
+    match done {
+        Done::Send(out, _) => cx.scratch.give_buffer(out.into_buffer()),
+        Done::Read(_, buffer, _) => cx.scratch.give_read_buffer(buffer),
+        Done::Recv(_) | Done::Open(..) | Done::Stat(..) | Done::Shut => {}
+    }
+}
+
 impl<F: File> Protocol<F> for Session<F> {
     fn next_op(&mut self) -> Option<Op<F>> {
         self.abandoned = None;
@@ -343,13 +353,17 @@ impl<F: File> Protocol<F> for Session<F> {
             cx.tally.add(Counter::BytesSent, *n);
         }
         if self.is_over() {
-            return; // It was in flight when the connection ended.
+            return drop_done(done, cx); // It was in flight when the connection ended.
         }
         match done {
             Done::Recv(Ok([])) => self.on_end_of_stream(now, cx),
             Done::Recv(Ok(bytes)) => self.on_recv(bytes, now, cx),
             Done::Send(out, Ok(n)) => self.on_sent(out, n, now, cx),
-            Done::Recv(Err(fault)) | Done::Send(_, Err(fault)) => self.on_fault(fault, now, cx),
+            Done::Recv(Err(fault)) => self.on_fault(fault, now, cx),
+            Done::Send(out, Err(fault)) => {
+                cx.scratch.give_buffer(out.into_buffer());
+                self.on_fault(fault, now, cx);
+            }
             Done::Open(ticket, found) => self.supply(ticket, Supply::Opened(found), now, cx),
             Done::Read(ticket, buffer, read) => self.on_read(ticket, buffer, read, now, cx),
             Done::Stat(ticket, found) => self.supply(ticket, Supply::Stat(found), now, cx),

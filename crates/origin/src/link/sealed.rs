@@ -273,12 +273,12 @@ impl<F: File> Protocol<F> for Sealed<F> {
                 self.deadline = now.tick.after(cx.site.deadlines.linger_ms_max);
             }
             (_, Some(ending)) if ending != Ending::Shut => {
-                self.break_off();
+                self.break_off(cx);
                 self.stop_lingering();
             }
             (None, _) => {
                 let idle = self.is_draining() && !self.has_begun();
-                self.break_off();
+                self.break_off(cx);
                 let reason = CloseReason::HandshakeDeadline;
                 self.fail(if idle { CloseReason::Drained } else { reason }, now, cx);
             }
@@ -290,7 +290,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
                 self.on_abandoned(abandoned, now, cx);
                 if ending == Some(Ending::Shut) && !self.lent.shut {
                     // The peer does not take our last records.
-                    self.break_off();
+                    self.break_off(cx);
                 }
             }
         }
@@ -336,7 +336,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
         if matches!(self.ending, Some(Ending::Close(_) | Ending::Closed)) {
             return;
         }
-        self.break_off();
+        self.break_off(cx);
         if self.is_over() {
             self.stop_lingering();
         } else if self.upper.is_some() {
@@ -493,7 +493,7 @@ impl<F: File> Sealed<F> {
     fn end(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
         self.ending = Some(Ending::Close(reason));
         (self.sealed, self.wants) = (0, false);
-        self.source = None;
+        self.drop_source(cx);
         self.asks.clear();
         let may_tell = match reason {
             CloseReason::PeerClosed
@@ -510,7 +510,7 @@ impl<F: File> Sealed<F> {
         };
         if self.shut || !may_tell {
             self.shut = true;
-            self.out = Outbox::default();
+            self.drop_out(cx);
         } else if self.spoilt.is_some() {
             if self.must_send() || !self.is_silent() {
                 self.ending = Some(Ending::Leave(reason));
@@ -581,10 +581,10 @@ impl<F: File> Sealed<F> {
             }
             Some(Abandoned::All) => {
                 let cut = self.lent.send || self.sealed > 0;
-                self.forget();
+                self.forget(cx);
                 if cut {
                     // Records have been lost: later ones could not be opened.
-                    self.break_off();
+                    self.break_off(cx);
                     let reason = CloseReason::SendDeadline;
                     self.with_upper(cx, |upper, cx| upper.cut(reason, now, cx));
                 }
@@ -608,20 +608,33 @@ impl<F: File> Sealed<F> {
     }
 
     /// Forgets all operations in flight.
-    fn forget(&mut self) {
+    fn forget(&mut self, cx: &Cx<'_, F>) {
         if mem::take(&mut self.lent).any() {
             self.abandoned = Some(Abandoned::All);
         }
-        (self.source, self.sealed, self.wants) = (None, 0, self.upper.is_none());
+        self.drop_source(cx);
+        (self.sealed, self.wants) = (0, self.upper.is_none());
         self.asks.clear();
     }
 
+    /// Drops what the upper protocol sends.
+    fn drop_source(&mut self, cx: &Cx<'_, F>) {
+        if let Some(source) = self.source.take() {
+            cx.scratch.give_buffer(source.into_buffer());
+        }
+    }
+
+    /// Drops records that have been offered, and are not in flight.
+    fn drop_out(&mut self, cx: &Cx<'_, F>) {
+        cx.scratch.give_buffer(mem::take(&mut self.out).into_buffer());
+    }
+
     /// Forgets all operations in flight and everything unsent: sending is over.
-    fn break_off(&mut self) {
-        self.forget();
+    fn break_off(&mut self, cx: &Cx<'_, F>) {
+        self.forget(cx);
         self.shut = true;
         self.drop_records();
-        self.out = Outbox::default();
+        self.drop_out(cx);
     }
 
     /// Forgets the records that have not been offered.

@@ -8,7 +8,7 @@ use crate::{
 };
 use regatta_metrics::Tally;
 use regatta_origin::{Cache, Scratch};
-use regatta_sys::{Root, StaticFile, affinity, clock, crew::Member};
+use regatta_sys::{Root, StaticFile, affinity, clock, crew::Member, heap};
 use std::{os::fd::AsFd, process};
 
 /// A unit of a process, by its number.
@@ -165,6 +165,8 @@ impl<'a> Own<'a> {
         let (log, scratch) = (&*self.log, &self.scratch);
         if rules.connections_max == 1 {
             scratch.serve_one();
+        } else {
+            scratch.free_by(heap::release);
         }
         let around = WorkerEnv {
             cx: FileCx {

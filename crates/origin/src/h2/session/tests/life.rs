@@ -56,6 +56,21 @@ fn connections_leave_no_small_buffers() {
     assert_eq!(kept[3], kept[19], "{kept:?}");
 }
 
+/// A burst of clients that leave would otherwise leave a buffer each.
+#[test]
+fn a_broken_connection_returns_its_frames() {
+    let rig = rig();
+    let mut client = rig.open(&[]);
+    client.get(1, "/mid.bin");
+    client.take();
+    client.holds_send = true;
+    client.get(3, "/mid.bin");
+    let before = rig.cx().scratch.kept_buffers();
+    client.break_send();
+    assert_eq!(client.closed, Some(CloseReason::Reset));
+    assert!(rig.cx().scratch.kept_buffers() > before);
+}
+
 #[test]
 fn idle_connections_end() {
     let rig = rig();

@@ -27,8 +27,8 @@ use regatta_http::h2::{
 };
 use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::{
-    Abandoned, CloseReason, Done, File, FileId, Modified, Now, Op, OpenFault, Opened, Outbox, Tick,
-    Ticket,
+    Abandoned, CloseReason, Done, Fault, File, FileId, Modified, Now, Op, OpenFault, Opened,
+    Outbox, Tick, Ticket,
 };
 
 #[derive(Clone, Debug)]
@@ -388,6 +388,13 @@ impl Client<'_> {
     /// The kernel takes bytes again.
     pub(super) fn finish_send(&mut self) {
         self.holds_send = false;
+        self.run();
+    }
+
+    /// The connection breaks while the kernel has a `Send`.
+    pub(super) fn break_send(&mut self) {
+        let outbox = self.send.take().expect("a `Send` is in flight");
+        self.complete(Done::Send(outbox, Err(Fault::Reset)));
         self.run();
     }
 
