@@ -91,34 +91,3 @@ function curves(figure) {
 KINDS.curves = curves;
 TABLES.curves = (figure) => [["arm", figure.x, figure.y, "low", "high"]].concat(figure.lines.flatMap(
   (line) => line.points.map((p) => [data.arms[line.arm].name, ...p])));
-
-// Throughput over concurrency with the fitted law, and what the fit misses below.
-KINDS.scaling = (figure) => {
-  const series = [];
-  for (const line of figure.lines) {
-    const arm = data.arms[line.arm], tint = colour(arm);
-    series.push({ name: arm.name, type: "scatter", color: tint, symbol: mark(arm), symbolSize: 9,
-      data: line.points.map((p) => [p[0], p[1]]), tooltip: { formatter: (at) => {
-        const p = line.points[at.dataIndex];
-        return `${html(arm.name)}<br>${show(p[0])}: ${show(p[1])} (${show(p[2])} to ${show(p[3])})`;
-      } } });
-    series.push({ name: arm.name, type: "custom", renderItem: bar, silent: true, color: tint,
-      data: line.points.map((p) => [p[0], p[2], p[3]]), encode: { x: 0, y: [1, 2] }, z: 1 });
-    series.push({ name: arm.name, type: "line", color: tint, symbol: "none", silent: true,
-      data: line.curve, lineStyle: { type: dash(arm), width: 2 } });
-    series.push({ name: arm.name, type: "line", color: tint, symbol: mark(arm), symbolSize: 6,
-      data: line.rests, lineStyle: { type: dash(arm), width: 1 }, xAxisIndex: 1, yAxisIndex: 1,
-      tooltip: { formatter: (at) => `${html(arm.name)}<br>${show(at.value[0])}: ${show(at.value[1])} %` } });
-  }
-  const key = legend(series.map((one) => one.name));
-  const sides = { left: 12, right: endRoom(figure.lines), containLabel: true };
-  return frame({ series, legend: key.shown, ends: ends(figure.lines.map((line) => ({ arm: line.arm, points: line.curve }))),
-    grid: [Object.assign({ top: 44, height: "50%" }, sides),
-      Object.assign({ top: "68%", bottom: 30 + key.height }, sides)],
-    xAxis: [axis("", { min: 0 }), axis(figure.x, { gridIndex: 1, min: 0, nameGap: 26 })],
-    yAxis: [upright(figure.y, { min: 0 }), upright("measured over fitted, %", { gridIndex: 1, splitNumber: 3 })] });
-};
-TABLES.scaling = (figure) => [["arm", figure.x, figure.y, "low", "high", "residual %"]].concat(
-  figure.lines.flatMap((line) => line.points.map(
-    (p, at) => [data.arms[line.arm].name, ...p, line.rests[at][1]])));
-

@@ -20,7 +20,7 @@ named! {
         Throughput = "throughput",
         /// Times over the load.
         Latency = "latency",
-        /// What a throughput costs in time; the scalability law; the knee.
+        /// Time that a throughput costs; the knee.
         Capacity = "capacity",
         /// Ratios to the baseline.
         Comparison = "comparison",

@@ -388,7 +388,6 @@ const MAKERS: &[Maker] = &[
     goodput::times,
     goodput::plain,
     |report| all([report.knees(), report.probes(), report.overload()]),
-    |report| all([report.scaling()]),
     |report| all([report.cores()]),
     |report| all([report.forest()]),
     |report| all([report.spectrum(), report.by_class(), report.by_clock()]),
