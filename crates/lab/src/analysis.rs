@@ -12,10 +12,10 @@ use crate::knee::{Found, Tried};
 use crate::record::{AGAIN, Cell, Record};
 use crate::run::saturation;
 use crate::stats::{
-    Effect, Interval, Verdict, compare_among, count, judged_together, median,
+    Effect, Interval, Verdict, compare_among, count, judge_together, median,
     order_statistic_interval,
 };
-use pairing::{Floors, both};
+use pairing::both;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -37,9 +37,9 @@ pub struct Analysis {
     pub knees: Vec<saturation::Row>,
     /// Each arm's knee over the baseline's.
     pub beside: Vec<saturation::Beside>,
-    /// The noise floor of a comparison over all blocks, from the baseline's two runs at the
-    /// noisiest class of settings, as a share.
-    pub floor: f64,
+    /// Intervals of the baseline compared with itself (A/A) that hold 1, and all of these: the
+    /// calibration of all other intervals.
+    pub calibration: (usize, usize),
     /// Whole blocks that were planned and those that every cell has a valid trial of.
     pub blocks: (u32, u32),
     /// Trials that count, and those that do not.
@@ -96,16 +96,18 @@ pub struct EffectRow {
     pub cell: Cell,
     /// Arm over baseline.
     pub effect: Effect,
-    /// p after Holm's correction over all arms at all settings, and that of a run that grows for
-    /// its looks.
-    pub corrected: f64,
-    /// What may be said.
+    /// Verdict, which the effect's interval makes.
     pub verdict: Verdict,
-    /// The noise floor here, as a share: [`Floor::at`].
-    pub floor: f64,
 }
 
-/// Who uses less of the processors that they have waits for somebody.
+impl EffectRow {
+    /// Whether it compares the baseline with itself (A/A).
+    pub(crate) fn is_again(&self) -> bool {
+        self.cell.arm.ends_with(AGAIN)
+    }
+}
+
+/// A server that uses less of its processors than this share waits for something.
 const BUSY_MIN: f64 = 0.9;
 
 /// More comparisons than this are counted instead of named.
@@ -131,8 +133,6 @@ impl Analysis {
             .collect();
         let mut also = effects(run, &cells, &asked).into_iter();
         let effects = also.next().map_or(Vec::new(), |(_, rows)| rows);
-        let floors = Floors::of(run, pairing::metric(&metric));
-        let most = effects.iter().map(|row| row.effect.blocks).max().unwrap_or_default();
         let valid = run.valid().count();
         let mut analysis = Self {
             more_is_better: more_is_better(&metric),
@@ -145,12 +145,13 @@ impl Analysis {
             knees: if alone { saturation::rows(run) } else { Vec::new() },
             beside: Vec::new(),
             cells,
+            calibration: (0, 0),
             effects,
             also: also.collect(),
-            floor: floors.most(most),
             trials: (valid, run.records.len() - valid),
             answer: String::new(),
         };
+        analysis.calibration = analysis.calibration();
         analysis.beside = saturation::beside(&run.experiment, &analysis.knees);
         analysis.answer = analysis.answer(&run.experiment.baseline);
         if let Some(race) = race {
@@ -166,6 +167,16 @@ impl Analysis {
             analysis.answer = format!("{} {idle}", analysis.answer);
         }
         analysis
+    }
+
+    /// A/A intervals that hold 1, and all of them.
+    fn calibration(&self) -> (usize, usize) {
+        let also = self.also.iter().flat_map(|(_, rows)| rows);
+        let again = self.effects.iter().chain(also).filter(|row| row.is_again());
+        let verdicts: Vec<Verdict> = again.map(|row| row.verdict).collect();
+        let count = |wanted| verdicts.iter().filter(|verdict| **verdict == wanted).count();
+        let held = count(Verdict::NoDifference);
+        (held, held + count(Verdict::More) + count(Verdict::Less))
     }
 
     /// The summary of an arm at a setting; None without a valid trial.
@@ -249,8 +260,7 @@ impl Analysis {
 
 /// How arms compare with the baseline by one number, in a sentence.
 fn compared(metric: &str, rows: &[EffectRow], baseline: &str) -> String {
-    let others: Vec<&EffectRow> =
-        rows.iter().filter(|row| !row.cell.arm.ends_with(AGAIN)).collect();
+    let others: Vec<&EffectRow> = rows.iter().filter(|row| !row.is_again()).collect();
     let count = |verdict| others.iter().filter(|row| row.verdict == verdict).count();
     let settings = others.len();
     if settings == 0 {
@@ -409,48 +419,35 @@ pub(crate) fn effect(run: &Run, arm: &Cell, baseline: &Cell, metric: &str) -> Op
     compare_among(&pairs(&above, &below), run.manifest.chances())
 }
 
-/// How each arm compares with the baseline by each of some numbers, corrected for all looks.
+/// Compares each arm with the baseline by each of some numbers. All are one family, but for the
+/// baseline compared with itself: that is known to be equal, and calibrates the others.
 fn effects(run: &Run, cells: &[CellSummary], metrics: &[&str]) -> Vec<(String, Vec<EffectRow>)> {
-    let rows = |metric: &&str| ((*metric).to_owned(), uncorrected(run, cells, metric));
+    let rows = |metric: &&str| ((*metric).to_owned(), alone(run, cells, metric));
     let mut all: Vec<(String, Vec<EffectRow>)> = metrics.iter().map(rows).collect();
-    // Every arm at every setting, by every number, is a look at the same experiment.
-    let floor = |row: &EffectRow| if row.cell.arm.ends_with(AGAIN) { 0.0 } else { row.floor };
-    let looks = all.iter().flat_map(|(_, rows)| rows.iter().map(|row| (row.effect, floor(row))));
-    let told = judged_together(&looks.collect::<Vec<_>>(), run.manifest.chances());
     let rows = all.iter_mut().flat_map(|(_, rows)| rows);
-    rows.zip(told).for_each(|(row, told)| (row.corrected, row.verdict) = told);
+    let family = rows.filter(|row| !row.is_again()).map(|row| &mut row.effect);
+    judge_together(family, run.manifest.chances());
+    let rows = all.iter_mut().flat_map(|(_, rows)| rows);
+    rows.for_each(|row| row.verdict = row.effect.verdict());
     all
 }
 
-fn uncorrected(run: &Run, cells: &[CellSummary], metric: &str) -> Vec<EffectRow> {
-    let floors = Floors::of(run, pairing::metric(metric));
-    let experiment = &run.experiment;
-    let baselines: Vec<&Cell> =
-        cells.iter().map(|one| &one.cell).filter(|cell| cell.arm == experiment.baseline).collect();
+/// Compares each arm with the baseline by a number, each comparison by itself.
+fn alone(run: &Run, cells: &[CellSummary], metric: &str) -> Vec<EffectRow> {
+    let cells = || cells.iter().map(|one| &one.cell);
     let mut rows = Vec::new();
-    for baseline in baselines {
-        // At the same setting of what concerns everybody.
+    for baseline in cells().filter(|cell| cell.arm == run.experiment.baseline) {
+        // At the same setting of what concerns all arms.
         let here = |cell: &&Cell| {
             cell.arm != baseline.arm
                 && cell.setting() == baseline.setting()
                 && (cell.target != baseline.target || cell.levels == baseline.levels)
         };
-        let arms: Vec<(&Cell, Effect)> = cells
-            .iter()
-            .map(|one| &one.cell)
-            .filter(here)
-            .filter_map(|cell| Some((cell, effect(run, cell, baseline, metric)?)))
-            .collect();
-        let same = arms.iter().find(|(cell, _)| cell.arm.ends_with(AGAIN)).map(|(_, same)| same);
-        for (cell, effect) in &arms {
-            rows.push(EffectRow {
-                cell: (*cell).clone(),
-                effect: *effect,
-                corrected: 1.0,
-                verdict: Verdict::CannotTell,
-                floor: floors.at(baseline).at(same, effect.blocks),
-            });
-        }
+        let row = |cell: &Cell| {
+            let effect = effect(run, cell, baseline, metric)?;
+            Some(EffectRow { cell: cell.clone(), effect, verdict: Verdict::CannotTell })
+        };
+        rows.extend(cells().filter(here).filter_map(row));
     }
     rows
 }

@@ -24,16 +24,14 @@ pub use best::{Best, Blocks, middle, peak, with};
 pub use interval::Interval;
 pub use located::Located;
 pub use paired::{
-    BLOCKS_MIN, Effect, Floor, LEVEL, Verdict, compare, compare_among, judged_together,
+    BLOCKS_MIN, Centre, Effect, LEVEL, Verdict, compare, compare_among, judge_together,
 };
-#[cfg(test)]
-use paired::{holm, judge};
 pub use quantile::order_statistic_interval;
 pub use random::Random;
 pub use rank::wilcoxon;
 pub use steady::{Steady, mser5, steady};
 pub use variance::of_rows_and_columns;
-pub use welch::{Apart, welch};
+pub use welch::welch;
 
 /// The middle of `values`; NaN for none, which no comparison passes.
 pub fn median(values: &[f64]) -> f64 {

@@ -2,7 +2,6 @@
 
 use super::paired::{BLOCKS_MIN, Centre};
 use super::{Interval, count, index};
-use statrs::distribution::ContinuousCDF;
 
 /// Most blocks that are worth an answer.
 const ENOUGH_MAX: f64 = 1_000.0;
@@ -10,8 +9,7 @@ const ENOUGH_MAX: f64 = 1_000.0;
 /// The share of fewer samples is not known.
 const SAMPLES_MIN: u64 = 100;
 
-/// Location of a sample of four or more values, with its error: by Student's t, from eight values
-/// on by Yuen's, which leaves out the outermost fifth at each end.
+/// Location of a sample of four or more values, with its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Located {
     centre: Centre,
@@ -31,7 +29,7 @@ impl Located {
         (samples >= SAMPLES_MIN).then_some(Self { centre, values: 1 })
     }
 
-    /// The mean, from eight values on the trimmed one.
+    /// The middle of the values.
     pub fn middle(&self) -> f64 {
         self.centre.mean
     }
@@ -43,19 +41,15 @@ impl Located {
 
     /// The interval of the middle at `level`, such as 0.95.
     pub fn interval(&self, level: f64) -> Interval {
-        let reach = self.reach(level);
-        Interval::around(self.centre.mean, reach)
-    }
-
-    fn reach(&self, level: f64) -> f64 {
-        self.centre.student().inverse_cdf((1.0 + level) / 2.0) * self.centre.error
+        self.centre.interval(level)
     }
 
     /// About how many values of this spread tell at `level` on which side of `limit` the middle
     /// is, if it stays where it was seen. None if a thousand do not.
     pub fn enough(&self, limit: f64, level: f64) -> Option<usize> {
         let apart = (self.centre.mean - limit).abs();
-        let values = count(self.values) * (self.reach(level) / apart).powi(2);
+        let values =
+            count(self.values) * (self.centre.quantile(level) * self.centre.error / apart).powi(2);
         (values <= ENOUGH_MAX).then(|| index(values.ceil()).max(self.values + 1))
     }
 }

@@ -1,6 +1,6 @@
 //! Paired comparison: the same block, two arms, the logarithm of their ratio.
 
-use super::{Interval, count, deviation, index, mean, shared, wilcoxon};
+use super::{Interval, count, quantile_of, shared, wilcoxon};
 use serde::{Deserialize, Deserializer, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -8,24 +8,20 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub const BLOCKS_MIN: usize = 4;
 /// Fewer than this have no interval: that of two reaches six times as far as they are apart.
 const INTERVAL_MIN: usize = 3;
-/// Fewest blocks that are trimmed, by the outermost fifth at each end. A neighbour's burst of work
-/// hits a trial or two, and would otherwise be most of the spread.
-const TRIM_FROM: usize = 8;
-/// The share that is trimmed at each end.
-const TRIM: f64 = 0.2;
 /// The level of all intervals that are reported.
 pub const LEVEL: f64 = 0.95;
+/// Degrees of freedom with which Student's t is the normal distribution for all that is printed.
+const FREEDOM_MANY: f64 = 1_000.0;
 
 /// Comparison of an arm with another over blocks, as a ratio: 1.05 is 5 % more.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// The typical ratio: the mean of the blocks' log-ratios, from eight blocks on trimmed.
+    /// The typical ratio: Hodges and Lehmann's estimate (1963) of the blocks' log-ratios.
     pub ratio: f64,
-    /// The 95 % interval of that by Student's t, from eight blocks on by Yuen's (1974), wider where
-    /// it is one of several looks; None below three blocks.
+    /// The 95 % interval of that, wider where it is one of several; None below three blocks.
     pub interval: Option<Interval>,
-    /// Two-sided p of the paired t test on log-ratios, trimmed as the interval is; 1 below four
-    /// blocks, which decide nothing.
+    /// Two-sided p of the same test, corrected as the interval is; 1 below four blocks, which
+    /// decide nothing.
     pub p: f64,
     /// Two-sided p of Wilcoxon's signed-rank test; 1 if it does not exist.
     pub p_rank: f64,
@@ -35,13 +31,43 @@ pub struct Effect {
     /// below four.
     #[serde(deserialize_with = "or_infinite")]
     pub detectable: f64,
+    /// The ratio's logarithm, with its error.
+    #[serde(skip)]
+    centre: Centre,
 }
 
 impl Effect {
-    /// No difference over this number of blocks, and no sign of one.
-    pub fn untested(blocks: usize) -> Self {
-        let (ratio, interval, p, p_rank) = (1.0, None, 1.0, 1.0);
-        Self { ratio, interval, p, p_rank, blocks, detectable: f64::INFINITY }
+    /// Effect of a logarithm with its error, from this number of blocks. It is one of `chances` to
+    /// be misled, which together mislead once in 20.
+    pub fn new(centre: Centre, blocks: usize, chances: usize) -> Self {
+        let mut effect = Self {
+            ratio: centre.mean.exp(),
+            interval: None,
+            p: 1.0,
+            p_rank: 1.0,
+            blocks,
+            detectable: f64::INFINITY,
+            centre,
+        };
+        if blocks >= INTERVAL_MIN {
+            effect.interval = Some(centre.interval(shared(LEVEL, chances)).map(f64::exp));
+        }
+        if blocks >= BLOCKS_MIN {
+            effect.p = (centre.p() * count(chances)).min(1.0);
+            let reach = centre.quantile(shared(LEVEL, chances)) + centre.student().inverse_cdf(0.8);
+            effect.detectable = (reach * centre.error).exp_m1();
+        }
+        effect
+    }
+
+    /// Verdict on the effect: its whole interval is above 1, or below.
+    pub fn verdict(&self) -> Verdict {
+        match self.interval.filter(|_| self.blocks >= BLOCKS_MIN) {
+            None => Verdict::CannotTell,
+            Some(interval) if interval.low > 1.0 => Verdict::More,
+            Some(interval) if interval.high < 1.0 => Verdict::Less,
+            Some(_) => Verdict::NoDifference,
+        }
     }
 }
 
@@ -70,29 +96,14 @@ pub fn compare(pairs: &[(f64, f64)]) -> Option<Effect> {
     compare_among(pairs, 1)
 }
 
-/// The same, so wide that all of several chances to be misled together mislead once in 20. Only p
-/// is of this comparison alone.
+/// The same as one of several chances to be misled, which together mislead once in 20.
 pub fn compare_among(pairs: &[(f64, f64)], chances: usize) -> Option<Effect> {
     let logs: Vec<f64> = pairs.iter().filter_map(log_ratio).collect();
     if logs.is_empty() {
         return None;
     }
-    let centre = Centre::of(&logs);
-    let mut effect = Effect::untested(logs.len());
-    effect.ratio = centre.mean.exp();
-    effect.p_rank = wilcoxon(&logs).unwrap_or(1.0);
-    if logs.len() >= INTERVAL_MIN {
-        let student = centre.student();
-        let quantile = student.inverse_cdf((1.0 + shared(LEVEL, chances)) / 2.0);
-        let interval = Interval::around(centre.mean, quantile * centre.error);
-        effect.interval = Some(interval.map(f64::exp));
-        if logs.len() >= BLOCKS_MIN {
-            effect.p = centre.p();
-            let reach = quantile + student.inverse_cdf(0.8);
-            effect.detectable = (reach * centre.error).exp_m1();
-        }
-    }
-    Some(effect)
+    let p_rank = wilcoxon(&logs).unwrap_or(1.0);
+    Some(Effect { p_rank, ..Effect::new(Centre::of(&logs), logs.len(), chances) })
 }
 
 /// The logarithm of a pair's ratio; None unless both are above 0.
@@ -101,112 +112,90 @@ fn log_ratio((arm, base): &(f64, f64)) -> Option<f64> {
     usable.then(|| (arm / base).ln())
 }
 
-/// Location of a sample: its mean, trimmed if it is large enough, and the error of that.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Centre {
-    pub(super) mean: f64,
-    /// Standard error of the mean.
-    pub(super) error: f64,
-    /// Degrees of freedom of its distribution.
-    freedom: f64,
+/// Location of a sample with its error.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Centre {
+    /// Middle of the sample.
+    pub mean: f64,
+    /// Standard error of the middle.
+    pub error: f64,
+    /// Degrees of freedom of that.
+    pub freedom: f64,
 }
 
 impl Centre {
-    pub(super) fn of(sample: &[f64]) -> Self {
+    /// Hodges and Lehmann's estimate: the median of the means of all pairs of values, each with
+    /// itself as well. Its error is half the distance between those means that lie a deviation of
+    /// Wilcoxon's signed-rank statistic to either side (Lehmann 1963). So a neighbour's burst of
+    /// work, which hits a trial or two, is not most of the spread. Student's t makes an interval
+    /// of it at any level, from three values on.
+    pub(crate) fn of(sample: &[f64]) -> Self {
+        let pairs = |(at, one): (usize, &f64)| -> Vec<f64> {
+            sample[at..].iter().map(|other| f64::midpoint(*one, *other)).collect()
+        };
+        let mut means: Vec<f64> = sample.iter().enumerate().flat_map(pairs).collect();
+        means.sort_by(f64::total_cmp);
         let n = count(sample.len());
-        let cut = if sample.len() < TRIM_FROM { 0 } else { index(TRIM * n) };
-        let mut sorted = sample.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let kept = &sorted[cut..sorted.len() - cut];
-        // The error is that of the sample with its trimmed values moved in (Winsor).
-        let (low, high) = (kept[0], kept[kept.len() - 1]);
-        let moved: Vec<f64> = sorted.iter().map(|value| value.clamp(low, high)).collect();
-        let freedom = count(kept.len()) - 1.0;
-        let error = deviation(&moved) * ((n - 1.0) / (count(kept.len()) * freedom)).sqrt();
-        Self { mean: mean(kept), error, freedom }
+        let last = count(means.len()) - 1.0;
+        let deviation = (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt();
+        let [low, high] =
+            [-deviation, deviation].map(|away| quantile_of(&means, 0.5 + away / last));
+        let (mean, error) = (quantile_of(&means, 0.5), (high - low) / 2.0);
+        Self { mean, error, freedom: n - 1.0 }
+    }
+
+    /// Location of a ratio's logarithm; `interval` is the central 95 % of the ratio.
+    pub fn of_ratio(ratio: f64, interval: Interval) -> Self {
+        let whole = Self { mean: ratio.ln(), error: 1.0, freedom: FREEDOM_MANY };
+        let error = (interval.high / interval.low).ln() / (2.0 * whole.quantile(LEVEL));
+        Self { error, ..whole }
+    }
+
+    /// Difference of two independent locations, with the freedom of the first.
+    pub fn less(self, other: Self) -> Self {
+        let (mean, error) = (self.mean - other.mean, self.error.hypot(other.error));
+        Self { mean, error, ..self }
     }
 
     /// Location of a share, seen in this number of samples.
-    pub(super) fn sampled(share: f64, samples: f64) -> Self {
+    pub(crate) fn sampled(share: f64, samples: f64) -> Self {
         let error = (share * (1.0 - share) / samples).sqrt();
         Self { mean: share, error, freedom: samples - 1.0 }
     }
 
-    /// Two-sided p of a mean of 0.
-    fn p(&self) -> f64 {
+    /// The interval of the middle at `level`, such as 0.95.
+    pub fn interval(&self, level: f64) -> Interval {
+        Interval::around(self.mean, self.quantile(level) * self.error)
+    }
+
+    /// Errors from the middle to an end of its interval.
+    pub(crate) fn quantile(&self, level: f64) -> f64 {
+        self.student().inverse_cdf((1.0 + level) / 2.0)
+    }
+
+    /// Two-sided p of a middle of 0.
+    pub fn p(&self) -> f64 {
         match self.mean.abs() / self.error {
             t if t.is_nan() => 1.0,
             t => 2.0 * self.student().cdf(-t),
         }
     }
 
-    pub(super) fn student(&self) -> StudentsT {
-        StudentsT::new(0.0, 1.0, self.freedom).expect("two or more values have freedom")
+    /// Samples that do not vary at all have no degrees of freedom, and no error either.
+    fn student(&self) -> StudentsT {
+        let freedom = if self.freedom >= 1.0 { self.freedom } else { 1.0 };
+        StudentsT::new(0.0, 1.0, freedom).expect("one degree of freedom or more")
     }
 }
 
-/// Judges effects together, each with the noise floor where it was seen, in a run that has this
-/// number of chances to mislead. Returns the corrected p and the verdict of each.
-pub fn judged_together(looks: &[(Effect, f64)], chances: usize) -> Vec<(f64, Verdict)> {
-    let p: Vec<f64> = looks.iter().map(|(effect, _)| effect.p).collect();
-    let corrected = holm(&p).into_iter().map(|p| (p * count(chances)).min(1.0));
-    let each = looks.iter().zip(corrected);
-    each.map(|((effect, floor), p)| (p, judge(effect, p, *floor))).collect()
-}
-
-/// Holm's correction: p values that stay honest when several arms are looked at.
-pub(super) fn holm(p: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..p.len()).collect();
-    order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
-    let mut corrected = vec![1.0; p.len()];
-    let mut most = 0.0_f64;
-    for (at, which) in order.into_iter().enumerate() {
-        most = most.max(p[which] * count(p.len() - at)).min(1.0);
-        corrected[which] = most;
-    }
-    corrected
-}
-
-/// Distance of a program from itself, learnt from the pairs in which it ran twice, of settings that
-/// are equally noisy. A few blocks of one hardly say how far that is; those of several do.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Floor(Option<(f64, f64, f64)>);
-
-impl Floor {
-    /// From the pairs of each setting; nothing is known from fewer than four in all.
-    pub fn of(settings: &[Vec<(f64, f64)>]) -> Self {
-        let logs: Vec<f64> = settings.iter().flatten().filter_map(log_ratio).collect();
-        if logs.len() < BLOCKS_MIN {
-            return Self(None);
-        }
-        let centre = Centre::of(&logs);
-        let quantile = centre.student().inverse_cdf((1.0 + LEVEL) / 2.0);
-        Self(Some((centre.mean.abs(), quantile * centre.error, count(logs.len()))))
-    }
-
-    /// The floor of a comparison over a number of blocks, as a share: the distance that chance
-    /// stays within 19 times in 20, or how far the program was from itself if that is more. 0
-    /// where nothing is known.
-    pub fn over(self, blocks: usize) -> f64 {
-        let Some((off, reach, pairs)) = self.0.filter(|_| blocks > 0) else { return 0.0 };
-        off.max(reach * (pairs / count(blocks)).sqrt()).exp_m1()
-    }
-
-    /// The same at a setting where the program's two runs differ by `same`: never less than that.
-    pub fn at(self, same: Option<&Effect>, blocks: usize) -> f64 {
-        let here = same.map_or(0.0, |effect| effect.ratio.ln().abs().exp_m1());
-        self.over(blocks).max(here)
-    }
-}
-
-/// Verdict, given the corrected p and the noise floor.
-pub(super) fn judge(effect: &Effect, corrected: f64, floor: f64) -> Verdict {
-    let outside = effect.ratio.ln().abs() > floor.ln_1p();
-    match effect.interval.filter(|_| effect.blocks >= BLOCKS_MIN) {
-        None => Verdict::CannotTell,
-        Some(interval) if corrected < 1.0 - LEVEL && outside && !interval.contains(1.0) => {
-            if effect.ratio > 1.0 { Verdict::More } else { Verdict::Less }
-        }
-        Some(_) => Verdict::NoDifference,
+/// Judges effects that are seen together as one family: the intervals of all that have blocks
+/// enough for a verdict hold the truth together 19 times in 20, in a run that has this number of
+/// `chances` to mislead. A verdict never contradicts the interval next to it.
+pub fn judge_together<'a>(effects: impl Iterator<Item = &'a mut Effect>, chances: usize) {
+    let effects: Vec<&mut Effect> = effects.collect();
+    let family = effects.iter().filter(|effect| effect.blocks >= BLOCKS_MIN).count();
+    for effect in effects {
+        let all = Effect::new(effect.centre, effect.blocks, family.max(1) * chances);
+        *effect = Effect { p_rank: effect.p_rank, ..all };
     }
 }

@@ -50,9 +50,9 @@ pub fn steady(series: &[f64]) -> Steady {
     let Some(cut) = mser5(series) else { return Steady::Unknown };
     let rest = &series[cut..];
     let (early, late) = rest.split_at(rest.len() / 2);
-    let moves = welch(early, late, SURE).is_some_and(|apart| {
-        let far = apart.difference.abs() > APART * mean(rest).abs();
-        far && !apart.interval.contains(0.0)
+    let moves = welch(early, late).is_some_and(|apart| {
+        let far = apart.mean.abs() > APART * mean(rest).abs();
+        far && !apart.interval(SURE).contains(0.0)
     });
     if moves { Steady::Never } else { Steady::From(cut) }
 }

@@ -1,11 +1,8 @@
-//! What is compared with what: pairs from one block, in which the processors were equally far
-//! apart; and how far a program is from itself, by class of setting.
+//! Pairs of two arms: from one block, in which the processors were equally far apart.
 
-use super::KEEPS_UP;
-use crate::experiment::plan::cells;
 use crate::journal::Run;
-use crate::record::{AGAIN, APART, Cell, Record};
-use crate::stats::{BLOCKS_MIN, Blocks, Floor, median};
+use crate::record::{APART, Cell, Record};
+use crate::stats::{BLOCKS_MIN, Blocks};
 use crate::watch::cores::Distances;
 use std::collections::BTreeMap;
 
@@ -53,67 +50,6 @@ fn apart(record: &Record) -> [Option<f64>; 2] {
     APART.map(|name| record.metrics.get(name).copied())
 }
 
-/// What settings have in common that are equally noisy: what the servers run on and in, and whether
-/// they answer what they are asked for. Below saturation the load decides how much is answered, and
-/// beyond it the machine does.
-type Class<'a> = (Vec<(&'a str, &'a str)>, bool);
-
-fn class<'a>(run: &Run, baseline: &str, cell: &'a Cell) -> Class<'a> {
-    let place = cell.levels.iter().map(|(path, level)| (path.as_str(), level.as_str()));
-    let is_place =
-        |(path, _): &(&str, &str)| !path.starts_with("targets.") && !path.starts_with("workload.");
-    let same = |one: &&Record| one.cell.arm == baseline && one.cell.setting() == cell.setting();
-    let shares: Vec<f64> = run.valid().filter(same).filter_map(metric("good_share")).collect();
-    (place.filter(is_place).collect(), median(&shares) >= KEEPS_UP)
-}
-
-/// The noise floors of a run's settings.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Floors {
-    /// Of each setting at which the baseline ran twice, and whose floor its class is.
-    settings: Vec<(Cell, Floor)>,
-    /// Of all together, for a class of which too little is known.
-    all: Floor,
-}
-
-impl Floors {
-    /// Learnt from what the baseline's two runs show of something.
-    pub(crate) fn of(run: &Run, of_trial: impl Fn(&Record) -> Option<f64>) -> Self {
-        let cells = cells(&run.experiment);
-        let mut classes: BTreeMap<Class<'_>, Vec<Vec<(f64, f64)>>> = BTreeMap::new();
-        let mut settings = Vec::new();
-        let baseline = &run.experiment.baseline;
-        for again in cells.iter().filter(|cell| cell.arm.ends_with(AGAIN)) {
-            let is_first = |cell: &&Cell| cell.arm == again.target && cell.levels == again.levels;
-            let Some(first) = cells.iter().find(is_first) else { continue };
-            let [twice, once] = both(run, [again, first], &of_trial);
-            let class = class(run, baseline, first);
-            classes.entry(class.clone()).or_default().push(super::pairs(&twice, &once));
-            settings.push((first, class));
-        }
-        let all: Vec<Vec<(f64, f64)>> = classes.values().flatten().cloned().collect();
-        let floors: BTreeMap<&Class<'_>, Floor> =
-            classes.iter().map(|(class, pairs)| (class, Floor::of(pairs))).collect();
-        let known = |(first, class): (&Cell, Class<'_>)| {
-            let floor = floors.get(&class).copied().unwrap_or_default();
-            (first.clone(), floor)
-        };
-        Self { all: Floor::of(&all), settings: settings.into_iter().map(known).collect() }
-    }
-
-    /// The floor of the class that a cell's setting is of.
-    pub(crate) fn at(&self, cell: &Cell) -> Floor {
-        let here = self.settings.iter().find(|(first, _)| first.setting() == cell.setting());
-        here.map(|(_, floor)| *floor).filter(|floor| *floor != Floor::default()).unwrap_or(self.all)
-    }
-
-    /// The floor of a comparison over so many blocks in the noisiest class, as a share.
-    pub(crate) fn most(&self, blocks: usize) -> f64 {
-        let all = self.settings.iter().map(|(first, _)| self.at(first).over(blocks));
-        all.fold(0.0, f64::max)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,22 +84,12 @@ measure.blocks = 6
 
     #[test]
     fn what_is_noisy_beyond_saturation_hides_nothing_below() {
-        let run = noisy(0.97, [0.002, 0.2]);
-        let floors = Floors::of(&run, metric("good_per_s"));
-        let all = cells(&run.experiment);
-        let floor = |rate: &str| {
-            let cell = all.iter().find(|cell| cell.levels["workload.rate"] == rate).unwrap();
-            floors.at(cell).over(6)
-        };
-        assert!(floor("100") < 0.006 && floor("100") == floor("200"), "{floors:?}");
-        assert!(floor("4000") > 0.1 && floor("4000") == floors.most(6), "{floors:?}");
-        let analysis = Analysis::of(&run);
+        let analysis = Analysis::of(&noisy(0.97, [0.002, 0.2]));
         for row in analysis.effects.iter().filter(|row| row.cell.arm == "b") {
             let low = row.cell.levels["workload.rate"].len() == 3;
             let expect = if low { Verdict::Less } else { Verdict::NoDifference };
             assert_eq!(row.verdict, expect, "{row:?}");
         }
-        assert_eq!(Floors::of(&noisy(1.0, [0.0; 2]), metric("no_such")).most(6), 0.0);
     }
 
     /// Half of the trials are made across caches, where everything takes twice as long.

@@ -11,7 +11,7 @@ use crate::experiment::{
     ArmAt, ArmNumber, ClaimAsk, ClaimRow, Compared, Comparison, LevelChoice, Need, RatePlace, Tell,
     TrialNumber,
 };
-use crate::record::{Cell, Record};
+use crate::record::{AGAIN, Cell, Record};
 use crate::stats::{Blocks, with};
 
 /// Metric that stands for peaks where the load shares the server's processors.
@@ -236,7 +236,7 @@ impl<'a> Judging<'a> {
             let (shown, what) = self.shown(&run, one, at)?;
             let what = what + &levels;
             if !matches!(one.of, Compared::Times(..)) {
-                let floor = shown.noise_floor().filter(|_| self.tells_floors);
+                let floor = self.noise_floor(&run, one, at);
                 let floor = floor.map(|share| format!(", noise floor {:.1} %", 100.0 * share));
                 let floor = floor.unwrap_or_default();
                 self.ours.push(format!("{what}: {}{floor}", show(&shown)));
@@ -244,6 +244,23 @@ impl<'a> Judging<'a> {
             asked.push(ask(one, &shown, what));
         }
         Ok(asked)
+    }
+
+    /// Distance of the baseline from itself by the same number, as a share; `None` unless a user
+    /// states the claim.
+    fn noise_floor(&self, run: &Evidence<'a>, one: &Comparison, at: RatePlace) -> Option<f64> {
+        let baseline = self.run.run.experiment.baseline.as_str();
+        let again = format!("{baseline}{AGAIN}");
+        let itself = match &one.of {
+            _ if !self.tells_floors => return None,
+            Compared::Peak(_) => Evidence::best_of(&[(*run, &*again)], &[(*run, baseline)]),
+            Compared::Ratio(of, _) => {
+                let [again, first] = cells(run, [&again, baseline], at).ok()?;
+                run.times((&again, &first), |record| value(run, of, record))
+            }
+            _ => return None,
+        };
+        Some(itself.ok()?.typical().ln().abs().exp_m1())
     }
 
     /// The cells that have the levels of a comparison, and words for these.
@@ -458,8 +475,7 @@ fn change(
         let (few, many) = (few?, many?);
         Ok(with(&many, &few, |many, few| many / few))
     };
-    let gains = |one: &str, other: &str| run.compared((one, &gain(one)?), (other, &gain(other)?));
-    let ratio = run.beside_itself(gains(arm, baseline)?, gains);
+    let ratio = run.compared((arm, &gain(arm)?), (baseline, &gain(baseline)?))?;
     let what = format!("peak with {path}={most} over that with {least}");
     Ok((ratio, format!("{arm}'s {what}, over {baseline}'s")))
 }
@@ -509,7 +525,7 @@ mod tests {
         // Half of the blocks say yes, and half say no.
         let mut run = quiet(&with(P99), |arm, _, _| p99(arm, 10.0));
         for record in run.records.iter_mut().filter(|record| record.cell.target == "new") {
-            let new = if record.block % 2 == 0 { 15.0 } else { 8.0 };
+            let new = [15.0, 8.0, 12.0, 9.0][usize::try_from(record.block % 4).unwrap()];
             record.metrics.insert("p99_ms".to_owned(), new);
         }
         let told = judge(&run).remove(0);

@@ -7,7 +7,6 @@ use super::evidence::{Evidence, Found, GOOD};
 use super::shown::RATIO_MAX;
 use super::shown::Shown;
 use crate::analysis::by_block;
-use crate::record::AGAIN;
 use crate::stats::{BLOCKS_MIN, Best, Blocks, mean, peak, with};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,25 +138,16 @@ impl<'a> Evidence<'a> {
         let sides = self.sides(arm, baseline);
         let over = Curves::of(&sides)?.peaks_over(expected);
         let shown = Shown::best(over.ok_or_else(|| too_few(&sides))?);
-        Ok(self.beside_itself(shown, |one, other| best(&[(*self, one)], &[(*self, other)])))
+        Ok(shown.among(self.looks))
     }
 
     /// The best peak of some arms over the best of others, all over the same rates.
     pub(crate) fn best_of(above: &[Side<'_, '_>], below: &[Side<'_, '_>]) -> Found<Shown> {
-        let run = above[0].0;
-        let shown = best(above, below)?;
-        Ok(run.beside_itself(shown, |one, other| best(&[(run, one)], &[(run, other)])))
-    }
-
-    /// What is seen of arms, beside what `of` shows of the program that ran twice.
-    pub(super) fn beside_itself(
-        &self,
-        shown: Shown,
-        of: impl Fn(&str, &str) -> Found<Shown>,
-    ) -> Shown {
-        let baseline = self.run.experiment.baseline.as_str();
-        let itself = of(&format!("{baseline}{AGAIN}"), baseline).ok();
-        shown.beside(itself.as_ref(), 0.0).among(self.looks)
+        let sides: Vec<Side<'_, '_>> = above.iter().chain(below).copied().collect();
+        let places: Vec<usize> = (0..sides.len()).collect();
+        let (one, other) = places.split_at(above.len());
+        let best = Curves::of(&sides)?.peaks(one, other).ok_or_else(|| too_few(&sides))?;
+        Ok(Shown::best(best).among(above[0].0.looks))
     }
 
     fn sides<'s>(&self, arm: &'s str, baseline: &'s str) -> [Side<'a, 's>; 2] {
@@ -167,39 +157,23 @@ impl<'a> Evidence<'a> {
     /// What an arm still answers at the highest rate, as a share of its peak, over the same of
     /// another.
     pub(crate) fn kept_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
-        let shown = self.kept_over(arm, baseline)?;
-        Ok(self.beside_itself(shown, |one, other| self.kept_over(one, other)))
-    }
-
-    fn kept_over(&self, arm: &str, baseline: &str) -> Found<Shown> {
         let sides = self.sides(arm, baseline);
-        Ok(Shown::best(Curves::of(&sides)?.kept().ok_or_else(|| too_few(&sides))?))
+        let kept = Curves::of(&sides)?.kept().ok_or_else(|| too_few(&sides))?;
+        Ok(Shown::best(kept).among(self.looks))
     }
 
     /// What an arm still answers at the highest rate over its peak.
     pub(crate) fn kept(&self, arm: &str) -> Found<Shown> {
         let sides = [(*self, arm)];
         let kept = Curves::of(&sides)?.last_over_peak().ok_or_else(|| too_few(&sides))?;
-        Ok(self.beside_itself(Shown::best(kept), |one, other| self.kept_over(one, other)))
+        Ok(Shown::best(kept).among(self.looks))
     }
 
     /// The areas under the curves of two arms compared.
     pub(crate) fn area_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
-        let of = |arm: &str, baseline: &str| {
-            let (above, below) = two(Curves::of(&self.sides(arm, baseline))?.areas())?;
-            self.compared((arm, &above), (baseline, &below))
-        };
-        Ok(self.beside_itself(of(arm, baseline)?, of))
+        let (above, below) = two(Curves::of(&self.sides(arm, baseline))?.areas())?;
+        self.compared((arm, &above), (baseline, &below))
     }
-}
-
-/// The best peak of some sides over the best of others.
-fn best(above: &[Side<'_, '_>], below: &[Side<'_, '_>]) -> Found<Shown> {
-    let sides: Vec<Side<'_, '_>> = above.iter().chain(below).copied().collect();
-    let places: Vec<usize> = (0..sides.len()).collect();
-    let (one, other) = places.split_at(above.len());
-    let best = Curves::of(&sides)?.peaks(one, other);
-    best.map(Shown::best).ok_or_else(|| too_few(&sides))
 }
 
 fn too_few(sides: &[Side<'_, '_>]) -> String {

@@ -1,12 +1,12 @@
 //! Finds in a run what a predicate asks for.
 
 pub(crate) use super::shown::{Shown, percent, show};
-use crate::analysis::pairing::{Floors, both};
+use crate::analysis::pairing::both;
 use crate::analysis::{by_block, limited_by_client, of, pairs};
 use crate::experiment::plan::cells;
 use crate::experiment::{Machine, PROCESSORS, Program, RATE, Target};
 use crate::journal::Run;
-use crate::record::{AGAIN, Cell, Record};
+use crate::record::{Cell, Record};
 pub(crate) use crate::stats::Blocks;
 use crate::stats::{BLOCKS_MIN, count, median, peak, with};
 
@@ -396,26 +396,8 @@ impl<'a> Evidence<'a> {
         (above, below): (&Cell, &Cell),
         of_trial: impl Fn(&Record) -> Option<f64>,
     ) -> Found<Shown> {
-        let compared = |above: &Cell, below: &Cell| {
-            let [a, b] = both(self.run, [above, below], &of_trial);
-            self.compared((&above.arm, &a), (&below.arm, &b))
-        };
-        let shown = compared(above, below)?;
-        let Some([again, first]) = self.twice(below) else { return Ok(shown) };
-        let itself = compared(&again, &first).ok();
-        let floor = Floors::of(self.run, &of_trial).at(below).over(shown.values());
-        Ok(shown.beside(itself.as_ref(), floor))
-    }
-
-    /// The cells of the program that runs twice, at the setting of another cell.
-    fn twice(&self, like: &Cell) -> Option<[Cell; 2]> {
-        let again = format!("{}{AGAIN}", self.run.experiment.baseline);
-        let all = cells(&self.run.experiment);
-        let same = |cell: &&Cell| cell.setting() == like.setting();
-        let again = all.iter().filter(|cell| cell.arm == again).find(same)?;
-        let is_first = |cell: &&Cell| cell.arm == again.target && cell.levels == again.levels;
-        let first = all.iter().find(is_first)?;
-        Some([again.clone(), first.clone()])
+        let [a, b] = both(self.run, [above, below], &of_trial);
+        self.compared((&above.arm, &a), (&below.arm, &b))
     }
 
     /// Of one value from each block; None below four.

@@ -61,11 +61,6 @@ fn predictions() {
             ("P-1", Fails, |_, rate, cell| of_the_model(cell, rate, 0.6, 1.0)),
             // The plateau is another than the limit's.
             ("P-1", Fails, |_, rate, cell| of_the_model(cell, rate, 1.0, 0.7)),
-            // One process, run twice, is farther from itself than that.
-            ("P-1", Cannot, |_, rate, cell| {
-                let again = cell.arm != cell.target;
-                of_the_model(cell, rate, if again { 1.25 } else { 1.0 }, 1.0)
-            }),
             ("P-1", Cannot, nothing),
         ],
     );
@@ -215,8 +210,9 @@ fn noise_rarely_makes_a_verdict() {
                 Fails => (holds, 0),
                 Cannot => (holds, fails),
             };
-            // Of these 20 half a one is expected, or one where two things are asked.
-            assert!(holds <= 3 && fails <= 3, "{experiment}: {holds} hold, {fails} fail: {so:?}");
+            // Of these 20 half a one is expected, or one where two things are asked. Five are once
+            // in 6,000, or in 400.
+            assert!(holds <= 4 && fails <= 4, "{experiment}: {holds} hold, {fails} fail: {so:?}");
         }
     }
 }

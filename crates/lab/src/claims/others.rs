@@ -210,7 +210,7 @@ mod tests {
     /// Of one pair the places turn at 95 %, which one of six does sooner by chance.
     #[test]
     fn of_many_pairs_one_that_turns_has_to_be_surer() {
-        // An interval of 3.7 % either way for one look, of 6.5 for six.
+        // An interval of 4.5 % either way for one look, of 7.8 for six.
         let ratio = |middle: f64| {
             let at = |step: f64| (middle * (0.03 * step).exp(), 1.0);
             Shown::ratio(&[-1.26, -0.63, 0.0, 0.63, 1.26].map(at)).unwrap()

@@ -2,7 +2,6 @@
 //! machine's drift between them is in every difference; the work that a reply takes (instructions)
 //! hardly drifts.
 
-use crate::analysis::pairing::{self, Floors};
 use crate::analysis::{Analysis, CellSummary};
 use crate::experiment::{Mode, more_is_better, words};
 use crate::journal::Run;
@@ -10,12 +9,11 @@ use crate::journal::manifest::{ROUND_TRIP, hash};
 use crate::knee::Found;
 use crate::record::{AGAIN, Cell};
 use crate::run::saturation;
-use crate::stats::{BLOCKS_MIN, Effect, Interval, LEVEL, Verdict, judged_together, mean, welch};
+use crate::stats::{Centre, Effect, Interval, Verdict, judge_together, mean, welch};
 use crate::units::show;
 use crate::units::template::{escaped, filled};
 use serde::Serialize;
 use serde_json::json;
-use statrs::distribution::{ContinuousCDF, Normal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
@@ -82,10 +80,6 @@ struct Row {
     /// side. Its blocks are the trials of the side that has fewer.
     #[serde(flatten)]
     effect: Effect,
-    /// Its p after Holm's correction over all rows.
-    corrected: f64,
-    /// The larger of the runs' noise floors, as a share.
-    floor: f64,
     verdict: Verdict,
 }
 
@@ -113,16 +107,14 @@ pub(crate) fn compare(
     metrics.extend(BESIDE.iter().filter(|name| **name != a.metric));
     metrics.retain(|_| !searched(before) && !searched(after));
     for metric in metrics {
-        let floors = [before, after].map(|run| Floors::of(run, pairing::metric(metric)));
         let cells = a.cells.iter().filter(|one| one.trials > 0);
-        rows.extend(cells.filter_map(|cell| row(cell, &b, [before, after], metric, &floors)));
+        rows.extend(cells.filter_map(|cell| row(cell, &b, [before, after], metric)));
     }
     if rows.is_empty() && kneeless.is_empty() {
         return Err(nothing_in_common([before, after], [&mine, &theirs], common, &asked));
     }
-    let looks: Vec<_> = rows.iter().map(|row| (row.effect, row.floor)).collect();
-    let told = judged_together(&looks, 1);
-    rows.iter_mut().zip(told).for_each(|(row, told)| (row.corrected, row.verdict) = told);
+    judge_together(rows.iter_mut().map(|row| &mut row.effect), 1);
+    rows.iter_mut().for_each(|row| row.verdict = row.effect.verdict());
     let compared = Comparison {
         before: before.directory.display().to_string(),
         after: after.directory.display().to_string(),
@@ -154,8 +146,6 @@ pub(crate) fn builds(
                 cell: one.cell.clone(),
                 metric: analysis.metric.clone(),
                 effect: one.effect,
-                corrected: one.corrected,
-                floor: one.floor,
                 verdict: one.verdict,
             })
         })
@@ -253,15 +243,10 @@ const KNEE: &str = "knee_per_s";
 
 /// The knees that both searches found, and what was found where one of them has none.
 fn knees_of(runs: [&Analysis; 2]) -> (Vec<Row>, Vec<String>) {
-    let reach = Normal::standard().inverse_cdf((1.0 + LEVEL) / 2.0);
     let known = |row: &saturation::Row| match &row.knee.found {
-        // Its posterior, as a deviation of the logarithm.
-        Found::Knee { rate, interval, .. } => {
-            Some((*rate, (interval.high / interval.low).ln() / (2.0 * reach)))
-        }
+        Found::Knee { rate, interval, .. } => Some((*rate, Centre::of_ratio(*rate, *interval))),
         _ => None,
     };
-    let floor = runs.map(|run| again(run, &known)).into_iter().fold(0.0, f64::max);
     let (mut rows, mut kneeless) = (Vec::new(), Vec::new());
     for old in &runs[0].knees {
         let Some(new) = runs[1].knees.iter().find(|new| new.cell == old.cell) else { continue };
@@ -273,47 +258,20 @@ fn knees_of(runs: [&Analysis; 2]) -> (Vec<Row>, Vec<String>) {
             ));
             continue;
         };
-        let (difference, error) = ((after / before).ln(), from.hypot(to));
-        let at = |reach: f64| (difference + reach * error).exp();
+        let probes = old.knee.tried.len().min(new.knee.tried.len());
         rows.push(Row {
             cell: old.cell.clone(),
             metric: KNEE.to_owned(),
             before,
             after,
-            effect: Effect {
-                ratio: difference.exp(),
-                interval: Some(Interval { low: at(-reach), high: at(reach) }),
-                p: 2.0 * Normal::standard().cdf(-(difference / error).abs()),
-                ..Effect::untested(old.knee.tried.len().min(new.knee.tried.len()))
-            },
-            corrected: 1.0,
-            floor,
+            effect: Effect::new(to.less(from), probes, 1),
             verdict: Verdict::CannotTell,
         });
     }
     (rows, kneeless)
 }
 
-/// How far the knees of the baseline and of the baseline again lie apart, as a share.
-fn again(run: &Analysis, known: &dyn Fn(&saturation::Row) -> Option<(f64, f64)>) -> f64 {
-    let apart = run.knees.iter().filter_map(|row| {
-        let name = row.cell.arm.strip_suffix(AGAIN)?;
-        let is_first =
-            |one: &&saturation::Row| one.cell.arm == name && one.cell.levels == row.cell.levels;
-        let first = run.knees.iter().find(is_first)?;
-        let ((one, _), (other, _)) = (known(first)?, known(row)?);
-        Some((one / other).ln().abs().exp() - 1.0)
-    });
-    apart.fold(0.0, f64::max)
-}
-
-fn row(
-    cell: &CellSummary,
-    other: &Analysis,
-    runs: [&Run; 2],
-    metric: &str,
-    floors: &[Floors; 2],
-) -> Option<Row> {
+fn row(cell: &CellSummary, other: &Analysis, runs: [&Run; 2], metric: &str) -> Option<Row> {
     let same = other.cell(&cell.cell.arm, &cell.cell.levels)?;
     let (old, new) = (cell.metrics.get(metric)?, same.metrics.get(metric)?);
     let [below, above] = runs.map(|run| -> Vec<f64> {
@@ -325,20 +283,15 @@ fn row(
     if least == 0 {
         return None;
     }
-    let apart = welch(&above, &below, LEVEL).filter(|_| least >= BLOCKS_MIN);
+    // One trial on a side has no interval.
+    let alone = || Centre { mean: mean(&above) - mean(&below), ..Centre::default() };
+    let apart = welch(&above, &below).unwrap_or_else(alone);
     Some(Row {
         cell: cell.cell.clone(),
         metric: metric.to_owned(),
         before: old.median,
         after: new.median,
-        effect: Effect {
-            ratio: (mean(&above) - mean(&below)).exp(),
-            interval: apart.map(|apart| apart.interval.map(f64::exp)),
-            p: apart.map_or(1.0, |apart| apart.p),
-            ..Effect::untested(least)
-        },
-        corrected: 1.0,
-        floor: floors.iter().map(|one| one.at(&cell.cell).over(least)).fold(0.0, f64::max),
+        effect: Effect::new(apart, least, 1),
         verdict: Verdict::CannotTell,
     })
 }
@@ -386,7 +339,7 @@ impl Row {
         };
         let (old, new) = (show(self.before), show(self.after));
         let name = escaped(&self.cell.name());
-        format!("| {name} | {old} | {new} | {ratio} | {:.4} | {told} |", self.corrected)
+        format!("| {name} | {old} | {new} | {ratio} | {:.4} | {told} |", self.effect.p)
     }
 }
 
@@ -417,7 +370,6 @@ impl Comparison {
         let said = |all: &[Difference]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
         let table = |rows: &[Row]| {
             json!({ "words": words(&rows[0].metric),
-                "floor": format!("{:.1}", 100.0 * rows[0].floor),
                 "rows": rows.iter().map(Row::words).collect::<Vec<_>>() })
         };
         let tables = self.rows.chunk_by(|a, b| a.metric == b.metric).map(table);

@@ -52,7 +52,7 @@ mod tests {
     use crate::experiment::plan;
     use crate::experiment::{Experiment, Mode, Program, RATE, Scale, Target, Warm, parse};
     use crate::programs::Other;
-    use crate::stats::{Verdict, compare, judged_together};
+    use crate::stats::{Verdict, compare};
     use std::collections::BTreeSet;
     use std::ops::RangeInclusive;
 
@@ -85,8 +85,7 @@ mod tests {
         let tells = |blocks: u32| {
             let pair = |block| (10.0 + f64::from(block), 10.0);
             let pairs: Vec<(f64, f64)> = (0..blocks).map(pair).collect();
-            compare(&pairs)
-                .is_some_and(|one| judged_together(&[(one, 0.0)], 1)[0].1 != Verdict::CannotTell)
+            compare(&pairs).is_some_and(|one| one.verdict() != Verdict::CannotTell)
         };
         for (name, scale, Experiment { measure, .. }) in each() {
             // What takes hours does not hang on one trial that does not count.

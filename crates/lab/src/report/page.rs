@@ -79,7 +79,7 @@ fn values(report: &Report<'_>, figures: &[Figure]) -> Value {
         "lacks": report.lacks(),
         "blocks": analysis.blocks,
         "trials": analysis.trials,
-        "floor": format!("{:.1}", 100.0 * analysis.floor),
+        "calibration": report.calibration(),
         "machine": report.machine(),
         "claims": report.claims.iter().map(claim).collect::<Vec<_>>(),
         "sections": report.sections(figures),
@@ -111,7 +111,7 @@ fn effect(row: &EffectRow, more_is_better: bool) -> Value {
     };
     json!({ "name": row.cell.name(),
         "ratio": format!("{:.3}", effect.ratio), "interval": interval_words(row),
-        "p": format!("{:.4}", row.corrected), "p_rank": format!("{:.4}", effect.p_rank),
+        "p": format!("{:.4}", effect.p), "p_rank": format!("{:.4}", effect.p_rank),
         "blocks": effect.blocks, "detectable": detectable, "verdict": row.verdict,
         "tone": tone(row.verdict, more_is_better),
         "verdict_words": effect_words(row) })
@@ -143,7 +143,7 @@ fn effect_words(row: &EffectRow) -> String {
             let reach = row.effect.interval.map_or(f64::NAN, |interval| {
                 f64::max(interval.high - 1.0, 1.0 - interval.low).abs()
             });
-            format!("no difference seen (±{:.1} %)", 100.0 * reach.max(row.floor))
+            format!("no difference seen (±{:.1} %)", 100.0 * reach)
         }
     }
 }
@@ -168,12 +168,18 @@ impl Report<'_> {
             .collect()
     }
 
+    /// Says how many A/A intervals hold 1.
+    fn calibration(&self) -> Option<String> {
+        let (held, all) = self.analysis.calibration;
+        (all > 0).then(|| format!("A/A: {held} of {all} intervals hold 1"))
+    }
+
     fn badges(&self) -> Vec<String> {
         let analysis = &self.analysis;
         let (planned, whole) = analysis.blocks;
         let (valid, invalid) = analysis.trials;
         let mut badges = self.lacks();
-        badges.push(format!("noise floor ±{:.1} %", 100.0 * analysis.floor));
+        badges.extend(self.calibration());
         if whole >= planned {
             badges.push(format!("{planned} blocks"));
         }

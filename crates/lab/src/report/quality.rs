@@ -313,17 +313,12 @@ impl Report<'_> {
                 Some(json!([name, ratio, interval.low, interval.high, arm]))
             })
             .collect();
-        let floor = self.analysis.floor;
         let drawing = json!({ "mark": 1.0,
-            "floor": [1.0 / (1.0 + floor), 1.0 + floor],
             "x": format!("ratio of {} to {}", words(&self.analysis.metric),
                 self.run.experiment.baseline) });
-        let percent = format!("{:.1}", 100.0 * floor);
         let baseline = &self.run.experiment.baseline;
-        (!rows.is_empty()).then(|| {
-            Figure::of("forest", &[("floor", &percent), ("baseline", baseline)])
-                .forest(rows, drawing)
-        })
+        (!rows.is_empty())
+            .then(|| Figure::of("forest", &[("baseline", baseline)]).forest(rows, drawing))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::knee;
 use crate::race::space::Candidate;
 use crate::race::{self, Finalist, Standing, Told};
 use crate::record::Cell;
-use crate::stats::{BLOCKS_MIN, LEVEL, compare};
+use crate::stats::{LEVEL, Verdict, compare};
 use crate::units::show;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -17,6 +17,8 @@ use std::fmt::Display;
 /// Cells by the places of their levels, with median and cell, of each map.
 type Maps<'a> = BTreeMap<String, Vec<(usize, usize, f64, &'a Cell)>>;
 
+/// A cell within this share of the best is as good.
+const AS_GOOD: f64 = 0.02;
 /// Arms whose course is drawn, at most.
 const COURSES_MAX: usize = 10;
 /// Options whose effects are drawn, at most.
@@ -173,7 +175,6 @@ impl Report<'_> {
             "y": up.label(), "unit": words(metric), "more": more });
         let broken = broken.values().filter(|broken| !broken.is_empty()).count();
         let (metric, crossed) = (words(metric), crossed_words(broken));
-        let floor = format!("{:.1}", 100.0 * self.analysis.floor);
         let head = [across.label(), up.label()].map(str::to_owned);
         let mut rows: Vec<(f64, Vec<String>)> = Vec::new();
         for (name, cells) in &maps {
@@ -186,8 +187,7 @@ impl Report<'_> {
         let rows = rows.into_iter().take(5).map(|(_, row)| row).collect();
         let head = [head.to_vec(), vec!["of".to_owned(), metric.clone()]].concat();
         let choices: Vec<String> = maps.keys().cloned().collect();
-        let values: [(&str, &dyn Display); 3] =
-            [("metric", &metric), ("floor", &floor), ("crossed", &crossed)];
+        let values: [(&str, &dyn Display); 2] = [("metric", &metric), ("crossed", &crossed)];
         let mut figure = Figure::of("matrix", &values).drawn(drawing);
         if choices.len() > 1 {
             figure = figure.chosen("of", choices);
@@ -214,12 +214,11 @@ impl Report<'_> {
         maps
     }
 
-    /// Whether a cell cannot be told from the best, or is within the noise floor of it.
+    /// Whether a cell cannot be told from the best, or is near enough.
     fn as_good(&self, cell: &Cell, best: &Cell) -> bool {
         let of = |cell| by_block(self.run, cell, &self.analysis.metric);
         let Some(found) = compare(&pairs(&of(cell), &of(best))) else { return false };
-        let within = found.ratio.ln().abs() <= self.analysis.floor.ln_1p();
-        within || found.blocks >= BLOCKS_MIN && found.p >= 0.05
+        found.ratio.ln().abs() <= AS_GOOD || found.verdict() == Verdict::NoDifference
     }
 }
 
