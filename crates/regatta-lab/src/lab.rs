@@ -55,9 +55,12 @@ pub(crate) enum Lab {
     /// Judge every claim of the papers by the runs below some directories.
     #[command(after_help = "Example: regatta lab verdicts ./runs > verdicts.md")]
     Verdicts {
-        /// Directories of runs, or with runs below them.
+        /// Directories of runs, or with runs below them; files of `--keep`.
         #[arg(required = true)]
         directories: Vec<PathBuf>,
+        /// Keep the runs in FILE.jsonl.zst, from which the page is made again.
+        #[arg(long, value_name = "FILE")]
+        keep: Option<PathBuf>,
         /// Print a JSON object instead of Markdown.
         #[arg(long)]
         json: bool,
@@ -115,7 +118,9 @@ pub(crate) fn run(lab: Lab) -> u8 {
             best::best(&BestOptions { programs, form: form(json), ..options }, stop)
         }),
         Lab::Report { run, json } => cli::report(&run, form(json)),
-        Lab::Verdicts { directories, json } => cli::verdicts(&directories, form(json)),
+        Lab::Verdicts { directories, keep, json } => {
+            cli::verdicts(&directories, keep.as_deref(), form(json))
+        }
         Lab::Flame { run, arms, json } => cli::flame(&run, &arms, form(json)),
         Lab::Compare { options, json } => begun(|lab, stop| {
             // The command line names two programs; two runs need none.

@@ -12,7 +12,7 @@ use crate::experiment::{
 };
 use crate::group::INTERRUPTED;
 use crate::journal::manifest::Manifest;
-use crate::journal::{Run, machine_lacks};
+use crate::journal::{Run, archive, machine_lacks};
 use crate::machines::{Far, destination};
 use crate::profile::{self, Profile};
 use crate::programs::OwnPrograms;
@@ -24,7 +24,7 @@ use crate::terminal::{
     publish_after, say, show, warn,
 };
 use crate::units::{self, minutes};
-use crate::verdicts::Verdicts;
+use crate::verdicts::{Verdicts, of_one_origin};
 use clap::Args;
 use compare::Comparison;
 use grow::Grow;
@@ -366,10 +366,13 @@ pub fn report(directory: &Path, form: Form) -> u8 {
     code(told.and_then(|run| publish_after(working, &run, form).map_err(|why| (FAILED, why))))
 }
 
-/// Prints the verdict of all runs in these directories on every claim of the papers.
-pub fn verdicts(directories: &[PathBuf], form: Form) -> u8 {
+/// Prints the verdict of all runs in these directories on every claim of the papers, and keeps the
+/// runs in a file.
+pub fn verdicts(directories: &[PathBuf], keep: Option<&Path>, form: Form) -> u8 {
     let working = Working::on("judging the claims");
-    let (runs, unread) = Run::all_below(directories);
+    let (runs, mut unread) = Run::all_below(directories);
+    let (runs, others) = of_one_origin(runs);
+    unread.extend(others);
     unread.iter().for_each(|why| say(&format!("not read: {why}")));
     if runs.is_empty() {
         drop(working);
@@ -381,8 +384,9 @@ pub fn verdicts(directories: &[PathBuf], form: Form) -> u8 {
         );
         return code(Err((USAGE, why)));
     }
+    let kept = keep.map_or(Ok(()), |path| archive::write(&runs, path));
     let verdicts = Verdicts::of(runs, unread);
-    let text = verdicts.markdown();
+    let text = kept.and_then(|()| verdicts.markdown());
     drop(working);
     code(text.map(|text| print_as(form, &verdicts, || text)).map_err(|why| (FAILED, why)))
 }

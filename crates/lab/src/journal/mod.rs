@@ -3,6 +3,7 @@
 //! `experiment.toml` as it was read, `manifest.json`, `results.jsonl` (only ever added to),
 //! `outcomes/` with the whole result of every load, `workload/` while it runs.
 
+pub(crate) mod archive;
 mod asked;
 pub(crate) mod machine_lacks;
 pub mod manifest;
@@ -66,24 +67,39 @@ impl Run {
         Ok(run)
     }
 
-    /// Reads every run in these directories and those below them; of those that cannot be read,
-    /// why. A copy of a run is left out: it tells nothing more.
+    fn is_copy_of(&self, other: &Self) -> bool {
+        let began = |run: &Self| run.manifest.started_unix_ms;
+        began(self) == began(other) && self.experiment.name == other.experiment.name
+    }
+
+    /// Reads every run in these directories, those below them, and these files of kept runs; of
+    /// those that cannot be read, why. A copy of a run is left out: it tells nothing more.
     pub(crate) fn all_below(directories: &[PathBuf]) -> (Vec<Self>, Vec<String>) {
         let (mut runs, mut unread) = (Vec::<Self>::new(), Vec::new());
         let mut left: Vec<(PathBuf, u32)> = directories.iter().map(|d| (d.clone(), 0)).collect();
         left.reverse();
         while let Some((directory, depth)) = left.pop() {
-            if directory.join(MANIFEST).exists() {
-                let same = |one: &Self, other: &Self| {
-                    let of = |run: &Self| run.manifest.started_unix_ms;
-                    of(one) == of(other) && one.experiment.name == other.experiment.name
-                };
-                match Self::open(&directory) {
-                    Ok(run) if runs.iter().any(|one| same(one, &run)) => {}
-                    Ok(run) => runs.push(run),
-                    Err(why) => unread.push(why),
+            let found = match directory.to_string_lossy().ends_with(archive::ENDING) {
+                true => Some(archive::read(&directory)),
+                false if directory.join(MANIFEST).exists() => {
+                    Some(Self::open(&directory).map(|run| vec![run]))
                 }
-                continue;
+                false => None,
+            };
+            match found {
+                Some(Ok(found)) => {
+                    for run in found {
+                        if !runs.iter().any(|one| one.is_copy_of(&run)) {
+                            runs.push(run);
+                        }
+                    }
+                    continue;
+                }
+                Some(Err(why)) => {
+                    unread.push(why);
+                    continue;
+                }
+                None => {}
             }
             let entries = match fs::read_dir(&directory) {
                 Ok(entries) if depth < BELOW_MAX => entries,
@@ -148,6 +164,11 @@ impl Run {
     /// Writes what another run can be compared with into one file, which opens like a directory:
     /// all but the course of each trial.
     pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
+        write_whole(path, &self.to_line()?)
+    }
+
+    /// The same as a line of JSON.
+    fn to_line(&self) -> Result<String, String> {
         let experiment = Some(self.experiment.clone());
         let mut saved = Saved {
             manifest: Manifest { experiment, ..self.manifest.clone() },
@@ -157,8 +178,7 @@ impl Run {
             record.series.clear();
             record.spectrum.clear();
         }
-        let text = serde_json::to_string(&saved).map_err(|error| error.to_string())?;
-        write_whole(path, &text)
+        serde_json::to_string(&saved).map_err(|error| error.to_string())
     }
 
     /// Reads what [`Run::save`] wrote.
@@ -166,13 +186,15 @@ impl Run {
         let named =
             |why: String| format!("{}: not a run saved as a baseline: {why}", path.display());
         let text = fs::read(path).map_err(|error| named(error.to_string()))?;
-        let Saved { manifest, records } =
-            serde_json::from_slice(&text).map_err(|error| named(error.to_string()))?;
+        let saved = serde_json::from_slice(&text).map_err(|error| named(error.to_string()))?;
+        Self::of_saved(saved, path).map_err(named)
+    }
+
+    fn of_saved(Saved { manifest, records }: Saved, path: &Path) -> Result<Self, String> {
         if manifest.format != FORMAT {
-            return Err(named(format!("format {} is not known here", manifest.format)));
+            return Err(format!("format {} is not known here", manifest.format));
         }
-        let experiment =
-            manifest.experiment.clone().ok_or_else(|| named("no experiment".into()))?;
+        let experiment = manifest.experiment.clone().ok_or("no experiment")?;
         Ok(Self { directory: path.to_owned(), experiment, manifest, records })
     }
 

@@ -6,7 +6,7 @@ use crate::claims::{CLAIMS, Claim, Finding, Judged, Open, Verdict, on_paper};
 use crate::experiment::plan::whole_s;
 use crate::experiment::{Scale, library, parse};
 use crate::journal::Run;
-use crate::stats::index;
+use crate::stats::{LEVEL, count};
 use crate::units::date::date;
 use crate::units::minutes;
 use crate::units::template::filled;
@@ -101,7 +101,7 @@ impl Verdicts {
         Self { claims, runs: sources, unread }
     }
 
-    /// How many claims have which verdict.
+    /// Numbers of claims by verdict, and of verdicts that are wrong by chance.
     fn summary(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for one in &self.claims {
@@ -113,7 +113,17 @@ impl Verdicts {
         counts.sort_unstable();
         let told: Vec<String> =
             counts.iter().map(|(words, count)| format!("{count} {words}")).collect();
-        format!("Of {} claims: {}.", self.claims.len(), told.join("; "))
+        let is_by_chance = |one: &&Claimed| {
+            one.tier == Some(MEASURED) && one.judged.verdict != Verdict::CannotTell
+        };
+        let verdicts = self.claims.iter().filter(is_by_chance).count();
+        format!(
+            "Of {} claims: {}. Of {verdicts} measured verdicts at 95 %, {:.1} are expected to be \
+             wrong",
+            self.claims.len(),
+            told.join("; "),
+            count(verdicts) * (1.0 - LEVEL)
+        )
     }
 
     /// As Markdown.
@@ -124,14 +134,36 @@ impl Verdicts {
     }
 }
 
+/// Splits runs into those on the processor of the latest and by its build, and a line for each of
+/// the others: a page never joins two.
+pub(crate) fn of_one_origin(runs: Vec<Run>) -> (Vec<Run>, Vec<String>) {
+    let origin = |run: &Run| {
+        let processor = run.manifest.machine.get("processor").cloned().unwrap_or_default();
+        (processor, run.manifest.regatta_sha256.clone())
+    };
+    let latest = runs.iter().max_by_key(|run| run.manifest.started_unix_ms).map(origin);
+    let (page, others): (Vec<Run>, Vec<Run>) =
+        runs.into_iter().partition(|run| Some(origin(run)) == latest);
+    let line = |run: &Run| {
+        let (processor, _) = origin(run);
+        let (directory, hash) = (run.directory.display(), run.manifest.hash());
+        format!(
+            "{directory}: of another build or processor than the latest run (SHA-256 {hash}, \
+             {processor:?}); give it a page of its own"
+        )
+    };
+    (page, others.iter().map(line).collect())
+}
+
 /// A claim by the runs that tell most of it.
 fn claimed(claim: &Claim, pools: &[Pool], sources: &[Source]) -> Claimed {
     let on_paper = on_paper(&claim.id);
     let pools = pools.iter().filter(|_| on_paper.is_none());
     let told = pools.filter_map(|pool| Some((pool, pool.judged(&claim.id)?)));
     let mut told: Vec<(&Pool, &Judged)> = told.collect();
+    // Never by the verdict: of k runs one decides more often by chance than each does.
     told.sort_by_key(|(pool, judged)| {
-        Reverse((worth(judged), pool.run.manifest.scale, pool.latest()))
+        Reverse((is_measured(judged), pool.run.manifest.scale, pool.latest()))
     });
     if claim.each_workload {
         refuting_first(&mut told);
@@ -182,17 +214,10 @@ fn refuting_first(told: &mut [(&Pool, &Judged)]) {
     }
 }
 
-/// How much a verdict tells, to choose among runs: a decided claim most, then what fewer blocks
-/// would decide.
-fn worth(judged: &Judged) -> (u8, Reverse<usize>) {
-    match (judged.verdict, &judged.open) {
-        (Verdict::Holds | Verdict::Fails, _) => (5, Reverse(0)),
-        (_, Some(Open::Noise { seconds: Some(seconds), .. })) => (4, Reverse(index(*seconds))),
-        (_, Some(Open::Noise { .. })) => (3, Reverse(0)),
-        (_, Some(Open::Machine { .. })) => (2, Reverse(0)),
-        (_, Some(Open::Unmeasured { .. })) => (1, Reverse(0)),
-        _ => (0, Reverse(0)),
-    }
+/// Whether a run could have decided a claim.
+fn is_measured(judged: &Judged) -> bool {
+    let is_lacking = |open: &Open| !matches!(open, Open::Noise { .. });
+    !judged.open.as_ref().is_some_and(is_lacking)
 }
 
 /// A claim of which no run tells: which one would, or what is not built.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::analysis::tests::{named, synthetic_at};
 use crate::folder::Folder;
+use crate::journal::archive;
 use crate::stats::Random;
 
 const TEXT: &str = r#"
@@ -61,6 +62,19 @@ fn runs_of_one_question_are_one_sample() {
 }
 
 #[test]
+fn a_page_is_of_one_build_on_one_processor() {
+    let [first, mut build, mut processor] = [1, 2, 3].map(|seed| run(0.75, 0.001, seed));
+    build.manifest.regatta_sha256 = "another".to_owned();
+    processor.manifest.machine.insert("processor".to_owned(), "another".to_owned());
+    let (runs, others) = of_one_origin(vec![first, build, run(0.75, 0.001, 4)]);
+    let names: Vec<String> = runs.iter().map(|run| run.directory.display().to_string()).collect();
+    assert_eq!(names, ["run-1", "run-4"]);
+    assert!(others.len() == 1 && others[0].starts_with("run-2: of another build"), "{others:?}");
+    let (runs, others) = of_one_origin(runs.into_iter().chain([processor]).collect());
+    assert_eq!((runs.len(), others.len()), (2, 1), "{others:?}");
+}
+
+#[test]
 fn runs_that_contradict_each_other_decide_nothing() {
     let runs = vec![run(0.75, 0.001, 1), run(1.0, 0.001, 2)];
     let told = of(&Verdicts::of(runs, Vec::new()), "H-1");
@@ -68,15 +82,17 @@ fn runs_that_contradict_each_other_decide_nothing() {
     assert!(told.sentences[2].contains("yes and another no"), "{told:?}");
 }
 
+/// The run at the larger scale comes first, although another decides: of k runs one decides by
+/// chance more often than each does.
 #[test]
-fn runs_of_other_questions_stand_beside_the_one_that_tells_most() {
+fn the_run_that_decides_is_not_preferred() {
     let mut noisy = run(0.75, 0.15, 1);
     noisy.manifest.scale = Scale::Full;
     let told = of(&Verdicts::of(vec![noisy, run(0.75, 0.001, 2)], Vec::new()), "H-1");
-    assert_eq!((told.verdict_words, told.runs), ("holds", vec![2]));
+    assert_eq!((told.verdict_words, told.runs), ("cannot be told: noise", vec![1]));
     assert_eq!(told.others.len(), 1);
     let other = &told.others[0];
-    assert!(other.starts_with("made-up (full) cannot be told: noise: Seen: one's"), "{other}");
+    assert!(other.starts_with("made-up (quick) holds: Seen: one's"), "{other}");
     let mut elsewhere = run(0.75, 0.001, 3);
     elsewhere.manifest.machine.insert("processor".to_owned(), "another".to_owned());
     let told = of(&Verdicts::of(vec![run(0.75, 0.001, 2), elsewhere], Vec::new()), "H-1");
@@ -165,9 +181,30 @@ fn markdown_and_json_say_the_same() {
         let (id, words) = (one["id"].as_str().unwrap(), one["verdict_words"].as_str().unwrap());
         assert!(text.contains(&format!("**{id}: {words}**")), "{id}");
     }
-    for part in ["2 holds", "regatta lab run made-up", "y: broken"] {
+    for part in [
+        "2 holds",
+        "Of 1 measured verdicts at 95 %, 0.1 are expected to be wrong",
+        "regatta lab run made-up",
+        "y: broken",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn kept_runs_make_the_same_page_again() {
+    let folder = Folder::new("lab-test");
+    let runs = || -> Vec<Run> { [1, 2].map(|seed| run(0.75, 0.05, seed)).into() };
+    let file = folder.join("abc.jsonl.zst");
+    archive::write(&runs(), &file).unwrap();
+    let (kept, unread) = Run::all_below(&[file.clone(), file.clone()]);
+    assert!(kept.len() == 2 && unread.is_empty(), "{unread:?}");
+    let [told, again] = [runs(), kept].map(|runs| of(&Verdicts::of(runs, Vec::new()), "H-1"));
+    assert_eq!(again, told);
+    std::fs::write(&file, "no zstd").unwrap();
+    let (none, unread) = Run::all_below(&[file]);
+    assert!(none.is_empty() && unread[0].contains("no kept runs"), "{unread:?}");
+    assert!(archive::write(&runs(), &folder.join("abc")).unwrap_err().contains(".jsonl.zst"));
 }
 
 #[test]
