@@ -115,7 +115,8 @@ impl<'a> World<'a> {
         let mut world = Self::new(experiment);
         let is_so = |world: &mut Self, sweep: usize| {
             let divisors = (sweep / TURN) % 2 == 1;
-            wanted.iter().fold(true, |all, one| world.turn(one, divisors) && all)
+            // All are turned, also after one that cannot be.
+            wanted.iter().filter(|one| !world.turn(one, divisors)).count() == 0
         };
         (0..SWEEPS).any(|sweep| is_so(&mut world, sweep)).then_some(world)
     }
