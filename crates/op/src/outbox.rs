@@ -224,6 +224,23 @@ impl<F> Outbox<F> {
         }
     }
 
+    /// Separates the file from its ranges, which stay in place. A response has one file at most.
+    #[must_use]
+    pub fn split_file(self) -> (Outbox<()>, Option<F>) {
+        let Self { head, head_at, ends, first, rest } = self;
+        let mut found = None;
+        let mut split = |segment: Segment<F>| match segment {
+            Segment::Mem { bytes, at, end } => Segment::Mem { bytes, at, end },
+            Segment::File { file, at, len } => {
+                found = Some(file);
+                Segment::File { file: (), at, len }
+            }
+        };
+        let first = first.map(&mut split);
+        let rest = rest.map(|rest| Box::new(rest.into_iter().map(&mut split).collect()));
+        (Outbox { head, head_at, ends, first, rest }, found)
+    }
+
     /// Takes the head's buffer for another use, if its bytes are gone.
     pub fn take_used_head(&mut self) -> Option<Vec<u8>> {
         let is_used = self.head_at() == self.head.len() && self.head.capacity() > 0;
@@ -308,6 +325,21 @@ mod tests {
         assert!(outbox.ends());
         outbox.start(b"head".to_vec());
         assert!(!outbox.ends());
+    }
+
+    #[test]
+    fn a_file_is_separated_from_its_ranges() {
+        let mut outbox = outbox();
+        outbox.advance(9);
+        let (mut ranges, file) = outbox.split_file();
+        assert!(file.is_some());
+        assert_eq!(ranges.len(), 7);
+        let range = ranges.segments().next();
+        assert!(matches!(range, Some(Segment::File { file: (), at: 11, len: 4 })), "{range:?}");
+        ranges.advance(4);
+        assert!(ranges.slices().eq([&b"end"[..]]));
+        assert_eq!(ranges.into_buffer(), b"head");
+        assert!(Outbox::<Nothing>::new(b"head".to_vec()).split_file().1.is_none());
     }
 
     #[test]
