@@ -181,6 +181,8 @@ counters! {
         "Connections ended because they had spent their budget (`ENHANCE_YOUR_CALM`).";
     Http2WindowStalls "http2_window_stalls" "count" Sum
         "Times that a response over HTTP/2 had to wait for the client to permit more of it.";
+    Http2FilesClosed "http2_files_closed" "count" Sum
+        "Files that were closed while their responses over HTTP/2 waited, because many were open.";
 
     WaitCalls "wait_calls" "count" Sum "Calls that wait for events.";
     WaitEvents "wait_events" "count" Sum "Events that these calls returned.";

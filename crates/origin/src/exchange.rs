@@ -7,7 +7,7 @@ use crate::{
     plan::{Shape, plan},
     resolve::{Resolved, Role, Search, Target},
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::mem;
 use regatta_http::Status;
 use regatta_metrics::Counter;
@@ -16,7 +16,7 @@ use regatta_op::{
 };
 
 /// Pause before an exchange tries again to open a file, milliseconds.
-const OPEN_RETRY_MS: u64 = 50;
+pub(crate) const OPEN_RETRY_MS: u64 = 50;
 /// Most tries to open a file, ten seconds in all. Then the answer is 503.
 const OPEN_TRIES_MAX: u32 = 200;
 /// Most tries to open a missing name while the root is being replaced: three seconds in all, which
@@ -590,6 +590,19 @@ impl<F: File> Exchange<F> {
                 _ => Entry::Missing(fault),
             },
         }
+    }
+
+    /// The name of the file that was found, in a coding: it can be opened again by that.
+    pub(crate) fn file_name(&self, coding: Option<Coding>, cx: &Cx<'_, F>) -> Option<Box<[u8]>> {
+        let conditions = self.request.conditions();
+        let (request, path) = (self.request.request(&conditions), self.request.path());
+        let target = Target::new(&path, &request, cx.site);
+        let mut room = cx.scratch.candidate.borrow_mut();
+        let name = self.search.name(&target, &mut room)?;
+        let mut key_room = cx.scratch.key.borrow_mut();
+        let key = cx.site.key(name, &mut key_room);
+        let suffix = coding.map_or("", Coding::suffix);
+        Some([key, suffix.as_bytes()].concat().into())
     }
 
     /// The open file of the pending coding, and its length.

@@ -12,6 +12,7 @@ extern crate alloc;
 
 mod answer;
 mod auth;
+mod body_files;
 mod cache;
 mod content;
 mod cors;
@@ -49,6 +50,7 @@ mod transport;
 mod validator;
 
 pub use auth::{AuthFault, AuthRule};
+pub use body_files::BodyFiles;
 pub use cache::{Cache, Entry, Lookup};
 pub use content::is_compressed;
 pub use cors::{CorsFault, CorsOptions, CorsRule};

@@ -9,7 +9,9 @@
 //! * Waits end at their deadlines. The table keeps the earliest one ([`Streams::deadline`]).
 //!
 //! Frames are memory. A range of a file at the front of a response is first read into a buffer of
-//! its stream (`load.rs`), under one of the same tickets.
+//! its stream (`load.rs`), under one of the same tickets. Where files are scarce, those of streams
+//! that wait are closed meanwhile (`file.rs`).
+mod file;
 mod invariants;
 mod load;
 mod schedule;
@@ -18,9 +20,12 @@ mod tests;
 
 #[cfg(test)]
 pub(crate) use self::load::LOAD_BYTES_MAX;
-pub(crate) use self::schedule::{Slot, Slots};
+pub(crate) use self::{
+    file::Reopening,
+    schedule::{Slot, Slots},
+};
 
-use self::schedule::Schedule;
+use self::{file::BodyFile, schedule::Schedule};
 use crate::ongoing::Ongoing;
 use alloc::{boxed::Box, vec::Vec};
 use core::{fmt, mem};
@@ -37,11 +42,13 @@ pub(crate) struct Stream<F> {
     pub(crate) id: u64,
     /// The exchange, if it waits or will be logged.
     pub(crate) ongoing: Option<Box<Ongoing<F>>>,
-    /// Rest of the response: the head, as the protocol sends it, and the body. A range of a file
+    /// Rest of the response: the head, as the protocol sends it, and the body. A range of `file`
     /// stays in it until its bytes are in frames.
-    out: Outbox<F>,
+    out: Outbox<()>,
+    /// The file of the ranges in `out`.
+    file: Option<Box<BodyFile<F>>>,
     /// Bytes of the head in `out`, which no window limits.
-    head_bytes: u64,
+    head_bytes: u32,
     /// Bytes of the body that the client permits; below 0 if it has lowered its limit since.
     window: i64,
     /// Bytes of the response that are in frames.
@@ -81,10 +88,14 @@ enum Stage {
     Decides,
     /// The operation of its exchange waits for a ticket.
     Wants,
-    /// An operation of its exchange with this ticket is in flight.
-    AtDisk(Ticket),
-    /// A read of its body with this ticket is in flight.
-    Loads(Ticket),
+    /// An operation of its exchange is in flight, with the ticket of this number.
+    AtDisk(u8),
+    /// A read of its body is in flight, with the ticket of this number.
+    Loads(u8),
+    /// An open of its body's file is in flight, with the ticket of this number.
+    Reopens(u8),
+    /// The file of its body could not be opened; it tries again later.
+    Retries,
     /// The exchange tries again later.
     Held,
     /// The response is being sent.
@@ -95,9 +106,11 @@ enum Stage {
 
 impl Stage {
     /// The ticket of the operation in flight.
-    const fn ticket(self) -> Option<Ticket> {
+    fn ticket(self) -> Option<Ticket> {
         match self {
-            Self::AtDisk(ticket) | Self::Loads(ticket) => Some(ticket),
+            Self::AtDisk(number) | Self::Loads(number) | Self::Reopens(number) => {
+                Some(Ticket(number.into()))
+            }
             _ => None,
         }
     }
@@ -110,6 +123,8 @@ pub(crate) enum Waiter<F> {
     Open(Slot),
     /// The stream at this place: this many bytes of its body were to be read.
     Body(Slot, u64),
+    /// The stream at this place: the file of its body was to be opened again.
+    File(Slot),
     /// A stream that was reset meanwhile, and is closed now.
     Reset(Stream<F>),
 }
@@ -121,6 +136,8 @@ pub(crate) enum Overdue {
     Disk(Slot),
     /// The exchange tries again now.
     Retry(Slot),
+    /// The file of its body is tried again now.
+    Reopen(Slot),
     /// The response has been complete for a while, and the request has not ended.
     Request(Slot),
 }
@@ -135,6 +152,7 @@ impl<F> Stream<F> {
             id,
             ongoing: None,
             out: Outbox::new(Vec::new()),
+            file: None,
             head_bytes: 0,
             window,
             framed: 0,
@@ -154,13 +172,13 @@ impl<F> Stream<F> {
     }
 
     /// The rest of the response.
-    pub(crate) const fn out(&self) -> &Outbox<F> {
+    pub(crate) const fn out(&self) -> &Outbox<()> {
         &self.out
     }
 
     /// Bytes of the rest of the head.
     pub(crate) const fn head_bytes(&self) -> u64 {
-        self.head_bytes
+        self.head_bytes as u64
     }
 
     /// Bytes of the rest of the response.
@@ -183,8 +201,8 @@ impl<F> Stream<F> {
     pub(crate) fn sendable(&self, window: u64) -> u64 {
         let memory = self.out.slices().map(|slice| slice.len() as u64).sum::<u64>();
         let loaded = self.loaded_bytes();
-        let body = loaded + (memory - self.head_bytes).min(window);
-        self.head_bytes + body.min(u64::try_from(self.window).unwrap_or(0))
+        let body = loaded + (memory - self.head_bytes()).min(window);
+        self.head_bytes() + body.min(u64::try_from(self.window).unwrap_or(0))
     }
 
     /// Appends the next `bytes` of the response, which are in memory, to a buffer.
@@ -223,7 +241,7 @@ impl<F> Stream<F> {
 
     /// Takes the buffer of the response's head, and drops the rest of the response.
     pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
-        self.head_bytes = 0;
+        (self.head_bytes, self.file) = (0, None);
         mem::take(&mut self.out).into_buffer()
     }
 
@@ -275,6 +293,16 @@ pub(crate) struct Streams<F> {
     wanting: Slots,
     /// Streams with a deadline.
     waiting: Slots,
+    /// Streams with an open file.
+    holding: Slots,
+    /// Streams with an open file that can be closed while they wait.
+    closable: Slots,
+    /// Streams whose file is being opened again, or will be.
+    reopening: Slots,
+    /// The stream whose file was used last.
+    recent: Option<Slot>,
+    /// True if that file has been opened again, and not been read since.
+    is_fresh: bool,
     schedule: Schedule,
     /// Place of the stream that has each ticket.
     tickets: [Option<Slot>; DISK_OPS_MAX],
@@ -306,6 +334,11 @@ impl<F> Streams<F> {
             files: Slots::default(),
             wanting: Slots::default(),
             waiting: Slots::default(),
+            holding: Slots::default(),
+            closable: Slots::default(),
+            reopening: Slots::default(),
+            recent: None,
+            is_fresh: false,
             schedule: Schedule::default(),
             tickets: [None; DISK_OPS_MAX],
             begun: [0; DISK_OPS_MAX],
@@ -385,8 +418,10 @@ impl<F> Streams<F> {
         self.unsent -= self.get(at).loaded_bytes();
         self.schedule.leave(at);
         let stream = mem::replace(self.get_mut(at), Stream::new(0, 0));
-        self.reset.set(at, false);
-        self.open.set(at, false);
+        for slots in [&mut self.reset, &mut self.open, &mut self.holding, &mut self.closable] {
+            slots.set(at, false);
+        }
+        self.recent = self.recent.filter(|recent| *recent != at);
         self.places.truncate(self.open.span());
         if self.open.is_empty() {
             self.places.shrink_to(KEPT_PLACES);
@@ -432,7 +467,7 @@ impl<F> Streams<F> {
         let places = &self.places;
         let at = self.schedule.next_wanted(self.wanting, |at| places[at.index()].id)?;
         let ticket = self.assign(free, at);
-        self.enter(at, Stage::AtDisk(ticket), until);
+        self.enter(at, Stage::AtDisk(free), until);
         let op = self.get_mut(at).ongoing.as_mut().and_then(|ongoing| ongoing.op.take());
         match op {
             Some(Op::Open(_, req)) => Some(Op::Open(ticket, req)),
@@ -449,16 +484,15 @@ impl<F> Streams<F> {
     pub(crate) fn disk_done(&mut self, ticket: Ticket) -> Waiter<F> {
         let held = self.tickets.get_mut(usize::from(ticket.0)).and_then(Option::take);
         let at = held.expect("an operation is completed once, with its ticket");
-        let loads = matches!(self.get(at).stage, Stage::Loads(_));
+        let stage = self.get(at).stage;
         self.unsent -= u64::from(self.loads[usize::from(ticket.0)]);
         let bytes = mem::take(&mut self.loads[usize::from(ticket.0)]);
         self.enter(at, Stage::Decides, Tick::NEVER);
-        if self.is_reset(at) {
-            Waiter::Reset(self.close(at))
-        } else if loads {
-            Waiter::Body(at, bytes.into())
-        } else {
-            Waiter::Open(at)
+        match stage {
+            _ if self.is_reset(at) => Waiter::Reset(self.close(at)),
+            Stage::Loads(_) => Waiter::Body(at, bytes.into()),
+            Stage::Reopens(_) => Waiter::File(at),
+            _ => Waiter::Open(at),
         }
     }
 
@@ -484,9 +518,9 @@ impl<F> Streams<F> {
         self.get(at).stage.ticket()
     }
 
-    /// True if the stream has a read of its body in flight.
+    /// True if the stream has a read of its body in flight, or an open of the body's file.
     pub(crate) fn loads(&self, at: Slot) -> bool {
-        matches!(self.get(at).stage, Stage::Loads(_))
+        matches!(self.get(at).stage, Stage::Loads(_) | Stage::Reopens(_))
     }
 
     /// True if an operation is in flight, or waits for a ticket.
@@ -499,7 +533,8 @@ impl<F> Streams<F> {
     pub(crate) fn body_awaits_disk(&self, window: u64) -> bool {
         let is_busy = self.tickets.iter().any(Option::is_some);
         let is_next = window > 0 && !self.files.is_empty();
-        is_busy && (is_next || self.loads.iter().any(|bytes| *bytes > 0))
+        let is_read = self.reopens() || self.loads.iter().any(|bytes| *bytes > 0);
+        is_busy && (is_next || is_read)
     }
 
     /// The response is complete: the request has until then to end.
@@ -520,6 +555,7 @@ impl<F> Streams<F> {
         let at = self.waiting.places().find(|at| self.get(*at).until <= now)?;
         Some(match self.get(at).stage {
             Stage::Held => Overdue::Retry(at),
+            Stage::Retries => Overdue::Reopen(at),
             Stage::Lingers => Overdue::Request(at),
             _ => Overdue::Disk(at),
         })
@@ -546,7 +582,10 @@ impl<F> Streams<F> {
         debug_assert!(head_bytes <= out.len(), "the head is in the outbox");
         let stream = self.get_mut(at);
         stream.body_bytes = out.len() - head_bytes;
-        (stream.out, stream.head_bytes) = (out, head_bytes);
+        stream.head_bytes = u32::try_from(head_bytes).expect("heads are short");
+        let (ranges, file) = out.split_file();
+        stream.out = ranges;
+        stream.file = file.map(|file| Box::new(BodyFile::new(file)));
         self.enter(at, Stage::Sends, Tick::NEVER);
     }
 
@@ -569,16 +608,17 @@ impl<F> Streams<F> {
     /// If they are more than the response has.
     pub(crate) fn frame(&mut self, at: Slot, bytes: u64) -> u64 {
         let stream = self.get_mut(at);
-        let head = bytes.min(stream.head_bytes);
+        let head = bytes.min(stream.head_bytes());
         let body = bytes - head;
         let loaded = body.min(stream.loaded_bytes());
-        stream.head_bytes -= head;
+        stream.head_bytes -= u32::try_from(head).expect("no more than the head");
         stream.loaded_at += u32::try_from(loaded).expect("a read is short");
         stream.window -= i64::try_from(body).unwrap_or(i64::MAX);
         stream.framed += bytes;
         stream.in_flight += u32::try_from(bytes).expect("few bytes are sent at once");
         stream.out.advance(bytes);
         self.unsent -= loaded;
+        self.drop_used_file(at);
         self.flying.set(at, true);
         self.schedule.has_sent(at);
         self.update(at);
@@ -629,14 +669,14 @@ impl<F> Streams<F> {
     /// True if a body is longer than its window, and the window has fewer than `bytes`.
     pub(crate) fn is_short(&self, at: Slot, bytes: i64) -> bool {
         let stream = self.get(at);
-        let sends = matches!(stream.stage, Stage::Sends | Stage::Loads(_));
-        let body = i64::try_from(stream.rest() - stream.head_bytes).unwrap_or(i64::MAX);
-        sends && stream.window < bytes.min(body)
+        let reads = matches!(stream.stage, Stage::Loads(_) | Stage::Reopens(_) | Stage::Retries);
+        let body = i64::try_from(stream.rest() - stream.head_bytes()).unwrap_or(i64::MAX);
+        (reads || stream.stage == Stage::Sends) && stream.window < bytes.min(body)
     }
 
-    /// True while bytes of a response are left to send, or are being read.
+    /// True while bytes of a response are left to send, or are being read, or their file is opened.
     pub(crate) const fn is_sending(&self) -> bool {
-        !self.sending.is_empty() || self.unsent > 0
+        !self.sending.is_empty() || self.unsent > 0 || !self.reopening.is_empty()
     }
 
     /// True if bodies are to be sent, and the client permits nothing of any of them. `window`: that
@@ -687,16 +727,17 @@ impl<F> Streams<F> {
         }
     }
 
-    fn free_ticket(&self) -> Option<usize> {
-        self.tickets.iter().position(Option::is_none)
+    /// Number of a ticket that no stream has.
+    fn free_ticket(&self) -> Option<u8> {
+        (0..).zip(&self.tickets).find_map(|(number, at)| at.is_none().then_some(number))
     }
 
-    /// Gives a ticket to a stream.
-    fn assign(&mut self, free: usize, at: Slot) -> Ticket {
-        self.tickets[free] = Some(at);
-        self.begun[free] = self.operations;
+    /// Gives the ticket of this number to a stream.
+    fn assign(&mut self, free: u8, at: Slot) -> Ticket {
+        self.tickets[usize::from(free)] = Some(at);
+        self.begun[usize::from(free)] = self.operations;
         self.operations += 1;
-        Ticket(u16::try_from(free).expect("there are few tickets"))
+        Ticket(free.into())
     }
 
     /// Decides whether a stream may send, after its stage, its bytes or its window have changed.
@@ -712,6 +753,13 @@ impl<F> Streams<F> {
             _ => true,
         };
         let moves = sends && !is_free && has_window;
+        let file = stream.file.as_deref();
+        let holds = file.is_some_and(|file| file.open().is_some());
+        let can_close = file.is_some_and(BodyFile::can_close);
+        let reopens = matches!(stream.stage, Stage::Reopens(_) | Stage::Retries);
+        self.holding.set(at, holds);
+        self.closable.set(at, can_close);
+        self.reopening.set(at, reopens);
         self.sending.set(at, sends);
         self.heads.set(at, sends && is_free);
         self.bodies.set(at, moves && !at_file);

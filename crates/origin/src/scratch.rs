@@ -1,6 +1,6 @@
 //! Resources shared by the connections of one worker: buffers, the formatted date, boundaries.
 use crate::{
-    READ_BYTES_MAX, ReleaseSource, input::Input, location::Room, ongoing::Ongoing,
+    BodyFiles, READ_BYTES_MAX, ReleaseSource, input::Input, location::Room, ongoing::Ongoing,
     releases::Releases,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
@@ -120,6 +120,8 @@ pub struct Scratch<F> {
     /// Streams of all connections that began here and wait for the disk. A connection keeps it
     /// when another thread takes it over.
     pub(crate) exchanges: Arc<AtomicU32>,
+    /// Open files of streams of the process.
+    pub(crate) files: Arc<BodyFiles>,
     /// Field sections of earlier requests.
     pub(crate) seen: RefCell<Seen>,
     second: Cell<u64>,
@@ -149,6 +151,7 @@ impl<F> Scratch<F> {
             key: RefCell::default(),
             blocks: RefCell::default(),
             exchanges: Arc::default(),
+            files: Arc::default(),
             seen: RefCell::default(),
             second: Cell::new(0),
             date: Cell::new(date::format(0)),
@@ -162,6 +165,12 @@ impl<F> Scratch<F> {
     #[must_use]
     pub fn following(self, process: Arc<dyn ReleaseSource>) -> Self {
         Self { releases: Some(Releases::new(process)), ..self }
+    }
+
+    /// Has open files of streams counted with those of the other units of the process.
+    #[must_use]
+    pub fn counting(self, files: Arc<BodyFiles>) -> Self {
+        Self { files, ..self }
     }
 
     /// Keeps at most 32 KiB from now on, not 2 MiB: the unit has one connection at a time.

@@ -10,6 +10,7 @@ mod tests;
 
 use crate::{
     Cx, Peer, Protocol, Refusal, Reply, Step, Supply,
+    body_files::HeldFiles,
     h2::budget::{Budget, Glitch},
     multi::{Slot, Streams},
     ongoing::Ongoing,
@@ -79,6 +80,8 @@ pub struct Session<F> {
     budget: Budget,
     /// Number of the worker's streams that wait for the disk.
     exchanges: Arc<AtomicU32>,
+    /// Open files of bodies, which the worker counts.
+    files: HeldFiles,
     timers: [Tick; TIMERS],
     phase: Phase,
     /// Reason of the end, once GOAWAY has been written.
@@ -245,6 +248,7 @@ impl<F: File> Session<F> {
             spare: None,
             budget: Budget::default(),
             exchanges: Arc::clone(&cx.scratch.exchanges),
+            files: HeldFiles::new(&cx.scratch.files),
             timers,
             phase: Phase::Serves,
             leaving: None,
@@ -485,6 +489,7 @@ impl<F: File> Protocol<F> for Session<F> {
         assert!(self.out.len() <= 2 * SEND_BYTES_MAX as u64, "a `Send` is bounded");
         assert!(self.streams.unsent() <= self.window || is_over, "the client permits what is read");
         assert!(self.late.len() <= LATE_STREAMS_MAX);
+        assert_eq!(self.files.own(), self.streams.open_files(), "open files are counted");
         assert!(!self.flags.has_backlog || sends || is_over, "frames wait for a `Send` alone");
         if is_over || self.is_idle() {
             let is_bare = self.spare.is_none() && self.control.is_empty() && self.ends.is_empty();

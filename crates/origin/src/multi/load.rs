@@ -23,6 +23,10 @@ impl<F> Streams<F> {
         if self.files.is_empty() || room < LOADED_ROOM_MIN || self.free_ticket().is_none() {
             return 0;
         }
+        // What is read next has room then, so that its file is not opened in vain.
+        if self.reopens() {
+            return 0;
+        }
         room.min(LOAD_BYTES_MAX).min(window)
     }
 
@@ -32,37 +36,43 @@ impl<F> Streams<F> {
     }
 
     /// Reads the next part of a body that is in a file: that of the stream which is next by
-    /// priority. It must be done at `until`. The connection's window is charged for it now.
+    /// priority. It must be done at `until`. The connection's window is charged for it now. If the
+    /// file was closed meanwhile, it is opened first, and read as soon as that is done.
     ///
-    /// # Errors
-    /// The buffer, if there is nothing to read now ([`Self::loadable`]).
+    /// Takes the buffer for a read. Returns `None` if there is nothing to read now
+    /// ([`Self::loadable`]).
     pub(crate) fn load(
         &mut self,
         window: u64,
         until: Tick,
-        buffer: Vec<u8>,
-    ) -> Result<Op<F>, Vec<u8>>
+        buffer: &mut Option<Vec<u8>>,
+    ) -> Option<Op<F>>
     where
         F: Clone,
     {
         let most = self.loadable(window);
-        if most == 0 {
-            return Err(buffer);
+        if most == 0 || buffer.is_none() {
+            return None;
         }
+        let fresh = self.recent.filter(|at| self.is_fresh && self.files.contains(*at));
         let places = &self.places;
-        let next = self.schedule.next_read(self.files, |at| places[at.index()].id);
-        let (Some(at), Some(free)) = (next, self.free_ticket()) else { return Err(buffer) };
+        let next_read = || self.schedule.next_read(self.files, |at| places[at.index()].id);
+        let (at, free) = (fresh.or_else(next_read)?, self.free_ticket()?);
+        (self.recent, self.is_fresh) = (Some(at), false);
         let stream = self.get(at);
         let bytes = most.min(stream.file_bytes()).min(u64::try_from(stream.window).unwrap_or(0));
-        let Some(Segment::File { file, at: start, .. }) = stream.out.segments().next() else {
-            return Err(buffer);
+        let Some(Segment::File { at: start, .. }) = stream.out.segments().next() else {
+            return None;
         };
-        let req = ReadReq { file: file.clone(), at: *start, len: bytes, buffer };
+        let Some(file) = stream.file.as_ref()?.open().cloned() else {
+            return self.reopen(at, free, until);
+        };
+        let req = ReadReq { file, at: *start, len: bytes, buffer: buffer.take()? };
         self.unsent += bytes;
-        self.loads[free] = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.loads[usize::from(free)] = u32::try_from(bytes).unwrap_or(u32::MAX);
         let ticket = self.assign(free, at);
-        self.enter(at, Stage::Loads(ticket), until);
-        Ok(Op::Read(ticket, req))
+        self.enter(at, Stage::Loads(free), until);
+        Some(Op::Read(ticket, req))
     }
 
     /// A part of a body has been read: it is sent next. Returns the buffer of the part before it.

@@ -1,9 +1,19 @@
 //! Tables of streams: places, tickets, deadlines, windows, and all of them at random.
 use super::*;
 use alloc::{collections::BTreeMap, vec};
-use regatta_op::{Codings, OpenReq, Segment};
+use regatta_op::{Codings, File, FileId, OpenFault, OpenReq, Opened, Segment};
 
-type Table = Streams<u64>;
+/// A file that is a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbered(u64);
+
+impl File for Numbered {
+    fn id(&self) -> FileId {
+        FileId { inode: self.0, ..FileId::default() }
+    }
+}
+
+type Table = Streams<Numbered>;
 
 /// The largest window of HTTP/2.
 const WINDOW_MAX: i64 = (1 << 31) - 1;
@@ -22,20 +32,20 @@ fn want(streams: &mut Table, at: Slot) {
     streams.check_invariants();
 }
 
-fn ticket(op: Option<Op<u64>>) -> Option<u16> {
+fn ticket(op: Option<Op<Numbered>>) -> Option<u16> {
     op.map(|op| match op {
         Op::Open(ticket, _) => ticket.0,
         other => panic!("nothing else is asked for: {other:?}"),
     })
 }
 
-fn response(head_bytes: usize, body_bytes: usize) -> Outbox<u64> {
+fn response(head_bytes: usize, body_bytes: usize) -> Outbox<Numbered> {
     let mut out = Outbox::new(vec![b'h'; head_bytes]);
     out.push(Segment::mem(vec![b'b'; body_bytes]));
     out
 }
 
-fn is_open(waiter: &Waiter<u64>, at: Slot) -> bool {
+fn is_open(waiter: &Waiter<Numbered>, at: Slot) -> bool {
     matches!(waiter, Waiter::Open(open) if *open == at)
 }
 
@@ -186,21 +196,21 @@ fn bodies_need_windows_and_heads_do_not() {
 }
 
 /// A response with a body in a file, behind and before bytes in memory.
-fn in_file(head_bytes: usize, file_bytes: u64) -> Outbox<u64> {
+fn in_file(head_bytes: usize, file_bytes: u64) -> Outbox<Numbered> {
     let mut out = Outbox::new(vec![b'h'; head_bytes]);
     out.push(Segment::mem(*b"--"));
-    out.push(Segment::File { file: 7, at: 100, len: file_bytes });
+    out.push(Segment::File { file: Numbered(7), at: 100, len: file_bytes });
     out.push(Segment::mem(*b"end"));
     out
 }
 
 /// Begins the next read: its ticket, its place in the file, and its length.
 fn load(streams: &mut Table, window: u64) -> Option<(u16, u64, u64)> {
-    let op = streams.load(window, LIMIT, Vec::new()).ok();
+    let op = streams.load(window, LIMIT, &mut Some(Vec::new()));
     streams.check_invariants();
     op.map(|op| match op {
         Op::Read(ticket, req) => {
-            assert_eq!(req.file, 7);
+            assert_eq!(req.file, Numbered(7));
             (ticket.0, req.at, req.len)
         }
         other => panic!("a body is read: {other:?}"),
@@ -358,6 +368,146 @@ fn a_stream_waits_for_the_rest_of_its_request() {
     streams.check_invariants();
 }
 
+/// Opens the file of a body again: the ticket, if that is next.
+fn reopen(streams: &mut Table) -> Option<u16> {
+    let op = streams.load(1 << 20, LIMIT, &mut Some(Vec::new()));
+    streams.check_invariants();
+    match op? {
+        Op::Open(ticket, req) => {
+            assert_eq!((&*req.path, req.siblings), (&b"seven"[..], Codings::NONE));
+            Some(ticket.0)
+        }
+        other => panic!("its file is closed: {other:?}"),
+    }
+}
+
+/// The result of an open.
+fn opened(number: u64) -> Result<Opened<Numbered>, OpenFault> {
+    Ok(Opened::File { file: Numbered(number), siblings: [None; 3] })
+}
+
+/// Streams whose bodies begin in a file. Those with a name can close it.
+fn with_files(streams: &mut Table, named: &[bool]) -> Vec<Slot> {
+    let rows = (0..).zip(named);
+    let places = rows.map(|(number, is_named)| {
+        let at = open(streams, 2 * number + 1);
+        streams.send(at, in_file(0, 1_000), 0);
+        if *is_named {
+            streams.name_file(at, (*b"seven").into());
+        }
+        assert_eq!(streams.frame(at, 2), 2);
+        at
+    });
+    let places = places.collect();
+    streams.land();
+    streams.check_invariants();
+    places
+}
+
+#[test]
+fn files_of_streams_that_wait_are_closed() {
+    let mut streams = Table::new(100);
+    let slots = with_files(&mut streams, &[true, false, true, true]);
+    assert_eq!((streams.open_files(), streams.close_files(0, 1 << 20, true)), (4, 0));
+    // The last one has no window: it is first.
+    assert_eq!(streams.widen(slots[3], -98, WINDOW_MAX), Ok(()));
+    assert_eq!(streams.close_files(1, 1 << 20, false), 1);
+    assert_eq!(streams.get(slots[3]).file.as_ref().map(|file| file.can_close()), Some(false));
+    streams.check_invariants();
+    // One that can be read stays open, and so does the one that has no name.
+    assert_eq!((streams.close_files(9, 1 << 20, true), streams.open_files()), (1, 2));
+    assert_eq!((streams.close_files(9, 0, false), streams.open_files()), (0, 2));
+    // The window of the connection is shut.
+    assert_eq!((streams.close_files(9, 0, true), streams.open_files()), (1, 1));
+    streams.check_invariants();
+    slots.into_iter().for_each(|at| drop(streams.close(at)));
+    assert_eq!(streams.open_files(), 0);
+    streams.check_invariants();
+}
+
+#[test]
+fn a_closed_file_is_opened_before_it_is_read() {
+    let mut streams = Table::new(100);
+    let at = with_files(&mut streams, &[true])[0];
+    assert_eq!(streams.close_files(1, 0, true), 1);
+    assert!(streams.is_sending() && !streams.is_stalled(1 << 20));
+    assert_eq!(reopen(&mut streams), Some(0));
+    assert!(streams.loads(at) && streams.is_sending() && streams.deadline() == LIMIT);
+    assert!(streams.body_awaits_disk(0) && !streams.has_stalled(0));
+    assert_eq!((streams.loadable(1 << 20), streams.unsent()), (0, 0));
+    assert!(matches!(streams.disk_done(Ticket(0)), Waiter::File(done) if done == at));
+    // No descriptor is left for it.
+    let busy = OpenFault::Exhausted;
+    assert_eq!(streams.reopened(at, Err(busy)), Reopening::Later(busy));
+    streams.hold_file(at, Tick(50));
+    streams.check_invariants();
+    assert!(streams.is_sending() && streams.loadable(1 << 20) == 0);
+    assert_eq!((streams.overdue(Tick(49)), streams.deadline()), (None, Tick(50)));
+    assert_eq!(streams.overdue(Tick(50)), Some(Overdue::Reopen(at)));
+    streams.retry_file(at);
+    assert_eq!(reopen(&mut streams), Some(0));
+    assert!(matches!(streams.disk_done(Ticket(0)), Waiter::File(_)));
+    assert_eq!(streams.reopened(at, opened(7)), Reopening::Done);
+    streams.check_invariants();
+    // It is read now, whatever else is closed.
+    assert_eq!(streams.close_files(9, 1 << 20, true), 0);
+    assert_eq!(load(&mut streams, 1 << 20), Some((0, 100, 98)));
+    assert_eq!(streams.close_files(9, 1 << 20, true), 0, "the disk has it");
+    assert!(matches!(streams.disk_done(Ticket(0)), Waiter::Body(_, 98)));
+    drop(streams.loaded(at, vec![b'f'; 98]));
+    assert_eq!((streams.close_files(9, 1 << 20, true), streams.frame(at, 98)), (1, 98));
+    streams.check_invariants();
+    assert_eq!(streams.widen(at, 2_000, WINDOW_MAX), Ok(()));
+    assert_eq!(reopen(&mut streams), Some(0));
+    // It is reset meanwhile, and keeps no other from the disk.
+    let other = with_files(&mut streams, &[false])[0];
+    assert_eq!(load(&mut streams, 1 << 20), None);
+    assert!(streams.reset(at).is_none());
+    assert_eq!(load(&mut streams, 1 << 20), Some((1, 100, 98)));
+    assert!(matches!(streams.disk_done(Ticket(0)), Waiter::Reset(closed) if closed.id == 1));
+    assert_eq!((streams.give_up(other), streams.open_files()), (Some(Ticket(1)), 1));
+    streams.check_invariants();
+}
+
+#[test]
+fn only_the_same_file_is_read_on() {
+    let missing = Err(OpenFault::NotFound);
+    for found in [opened(8), Ok(Opened::Directory), missing, Err(OpenFault::Busy)] {
+        let is_busy = matches!(found, Err(OpenFault::Busy));
+        let mut streams = Table::new(100);
+        let at = with_files(&mut streams, &[true])[0];
+        assert_eq!(streams.close_files(1, 0, true), 1);
+        let mut tries = 0;
+        let last = loop {
+            assert_eq!(reopen(&mut streams), Some(0));
+            assert!(matches!(streams.disk_done(Ticket(0)), Waiter::File(_)));
+            match streams.reopened(at, found.clone()) {
+                Reopening::Later(_) => streams.retry_file(at),
+                last => break last,
+            }
+            tries += 1;
+        };
+        assert_eq!(last, Reopening::Changed);
+        assert_eq!(tries, if is_busy { 200 } else { 0 });
+        streams.close(at);
+        streams.check_invariants();
+    }
+}
+
+#[test]
+fn a_file_is_dropped_behind_its_last_range() {
+    let mut streams = Table::new(100);
+    let at = with_files(&mut streams, &[true])[0];
+    assert_eq!(streams.widen(at, 2_000, WINDOW_MAX), Ok(()));
+    assert_eq!(load(&mut streams, 1 << 20), Some((0, 100, 1_000)));
+    assert!(matches!(streams.disk_done(Ticket(0)), Waiter::Body(..)));
+    drop(streams.loaded(at, vec![b'f'; 1_000]));
+    assert_eq!((streams.frame(at, 999), streams.open_files()), (999, 1));
+    assert_eq!((streams.frame(at, 1), streams.open_files()), (1, 0));
+    streams.check_invariants();
+    assert_eq!(streams.get(at).rest(), 3);
+}
+
 /// Random numbers of a fixed seed.
 struct Dice(u64);
 
@@ -396,7 +546,7 @@ impl Model {
     fn act(&mut self, id: u64) {
         let Self { streams, dice, .. } = self;
         let open = streams.all().without(streams.reset);
-        match (dice.roll(12), dice.slot(open)) {
+        match (dice.roll(13), dice.slot(open)) {
             (0..=2, _) => {
                 let window = i64::try_from(dice.roll(300)).expect("less than 300");
                 if let Some(at) = streams.open(id, dice.priority(), window) {
@@ -413,6 +563,11 @@ impl Model {
                 assert_eq!(streams.widen_all(bytes, WINDOW_MAX), Ok(()));
             }
             (8, _) => streams.held_up(3),
+            (9, _) => {
+                let most = u32::try_from(dice.roll(4)).expect("less than 4");
+                let (window, is_short) = (dice.roll(200), dice.roll(2) == 0);
+                assert!(streams.close_files(most, window, is_short) <= most);
+            }
             _ => self.serve(),
         }
         self.streams.check_invariants();
@@ -423,7 +578,7 @@ impl Model {
         self.now = self.now.after(5);
         let Self { streams, dice, now, .. } = self;
         let _ = streams.disk_op(now.after(100));
-        let _ = streams.load(dice.roll(200), now.after(100), Vec::new());
+        let _ = streams.load(dice.roll(200), now.after(100), &mut Some(Vec::new()));
         let held: Vec<u16> = (0..)
             .zip(streams.tickets)
             .filter(|(_, at)| at.is_some())
@@ -436,6 +591,7 @@ impl Model {
                 let bytes = vec![b'f'; usize::try_from(bytes).expect("short")];
                 self.streams.loaded(at, bytes);
             }
+            Some(Waiter::File(at)) => self.reopened(at),
             Some(Waiter::Reset(_)) | None => {}
         }
         match self.streams.overdue(self.now) {
@@ -444,11 +600,26 @@ impl Model {
                 self.streams.close(at);
             }
             Some(Overdue::Retry(at)) => want(&mut self.streams, at),
+            Some(Overdue::Reopen(at)) => self.streams.retry_file(at),
             Some(Overdue::Request(at)) => panic!("no request lingers: {at:?}"),
             None => {}
         }
         for _ in 0..3 {
             self.send();
+        }
+    }
+
+    /// The disk has tried to open a file again.
+    fn reopened(&mut self, at: Slot) {
+        let found = match self.dice.roll(6) {
+            0 => Err(OpenFault::Busy),
+            1 => opened(8),
+            _ => opened(7),
+        };
+        match self.streams.reopened(at, found) {
+            Reopening::Done => {}
+            Reopening::Later(_) => self.streams.hold_file(at, self.now.after(50)),
+            Reopening::Changed => drop(self.streams.close(at)),
         }
     }
 
@@ -464,6 +635,9 @@ impl Model {
             if self.dice.roll(4) == 0 { in_file(head, body as u64) } else { response(head, body) };
         self.lengths.insert(id, out.len());
         self.streams.send(at, out, head as u64);
+        if self.dice.roll(2) == 0 {
+            self.streams.name_file(at, (*b"seven").into());
+        }
     }
 
     /// Puts a frame of the next stream together.

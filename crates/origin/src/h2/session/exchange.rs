@@ -14,7 +14,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::{mem, sync::atomic::Ordering::Relaxed};
 use regatta_http::{Status, h2::frame::ErrorCode};
 use regatta_metrics::Counter;
-use regatta_op::{File, Now, Op, Outbox, Tick, Ticket};
+use regatta_op::{Coding, File, Now, Op, Outbox, Segment, Tick, Ticket};
 
 /// State of a stream, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub(super) struct StreamReply<F> {
     pub(super) out: Outbox<F>,
     pub(super) block_bytes: u64,
     pub(super) status: Status,
+    /// The name of the body's file, where files are scarce.
+    pub(super) file_name: Option<Box<[u8]>>,
 }
 
 impl<F: File> StreamReply<F> {
@@ -50,7 +52,7 @@ impl<F: File> StreamReply<F> {
         let mut out = Outbox::new(block);
         outbox.segments().for_each(|segment| out.push(segment.clone()));
         cx.scratch.give_buffer(outbox.into_buffer());
-        Self { out, block_bytes, status }
+        Self { out, block_bytes, status, file_name: None }
     }
 }
 
@@ -165,19 +167,45 @@ impl<F: File> Session<F> {
         {
             ongoing.exchange.note.refuse(refusal);
         }
-        let response = {
+        let coding = match &reply {
+            Reply::File(file) => file.coding,
+            _ => None,
+        };
+        let (response, file_name) = {
             let (changed, mut room) = (cx.changed_sites(), None);
             let of_host = cx.of_host(rules.host, &changed, &mut room);
-            Terms::new(Persistence::Implied, rules, now, of_host).response(reply)
+            let response = Terms::new(Persistence::Implied, rules, now, of_host).response(reply);
+            let name = self.file_name(at, coding, &response, of_host);
+            (response, name)
         };
-        self.respond(at, StreamReply::new(response, cx.scratch.take_buffer(), cx), cx);
+        let reply = StreamReply::new(response, cx.scratch.take_buffer(), cx);
+        self.respond(at, StreamReply { file_name, ..reply }, cx);
+    }
+
+    /// The name by which the file of a response can be opened again, if its stream may have to
+    /// close it meanwhile.
+    fn file_name(
+        &self,
+        at: Slot,
+        coding: Option<Coding>,
+        response: &Response<F>,
+        cx: &Cx<'_, F>,
+    ) -> Option<Box<[u8]>> {
+        let is_range = |segment: &Segment<F>| matches!(segment, Segment::File { .. });
+        if !self.files.are_scarce() || !response.outbox.segments().any(is_range) {
+            return None;
+        }
+        self.streams.get(at).ongoing.as_ref()?.exchange.file_name(coding, cx)
     }
 
     /// Sends a reply.
     pub(super) fn respond(&mut self, at: Slot, reply: StreamReply<F>, cx: &Cx<'_, F>) {
-        let StreamReply { out, block_bytes, status } = reply;
+        let StreamReply { out, block_bytes, status, file_name } = reply;
         self.uncount(at);
         self.streams.send(at, out, block_bytes);
+        if let Some(name) = file_name {
+            self.streams.name_file(at, name);
+        }
         let stream = self.streams.get_mut(at);
         stream.status = status.0;
         let body_bytes = stream.body_bytes;

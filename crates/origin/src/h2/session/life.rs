@@ -29,8 +29,21 @@ impl<F: File> Session<F> {
             self.read_backlog(now, cx);
         }
         self.prepare_load(cx);
+        self.close_files(cx);
         self.advance(now, cx);
         self.trim();
+    }
+
+    /// Closes files of streams that wait, if the worker has too many open.
+    fn close_files(&mut self, cx: &Cx<'_, F>) {
+        self.files.set_own(self.streams.open_files());
+        if self.files.own() == 0 || self.files.excess() == 0 {
+            return;
+        }
+        let (excess, is_short) = (self.files.excess(), self.files.are_short());
+        let closed = self.streams.close_files(excess, self.free_window(), is_short);
+        self.files.set_own(self.streams.open_files());
+        cx.tally.add(Counter::Http2FilesClosed, closed.into());
     }
 
     /// True if a `Send` is due or in flight.
@@ -199,6 +212,7 @@ impl<F: File> Session<F> {
         for _ in 0..Slot::COUNT {
             match self.streams.overdue(now.tick) {
                 Some(Overdue::Retry(at)) => self.resume(at, Supply::Again, now, cx),
+                Some(Overdue::Reopen(at)) => self.streams.retry_file(at),
                 Some(Overdue::Disk(at)) => {
                     let ticket = self.streams.ticket(at);
                     self.end_wait(at, now, cx);
@@ -300,6 +314,7 @@ impl<F: File> Session<F> {
             let stream = self.streams.close(at);
             self.forget(stream, cx);
         }
+        self.files.set_own(0);
         self.discard(cx);
         self.control = Vec::new();
         cx.scratch.give_buffer(mem::take(&mut self.out).into_buffer());

@@ -1,10 +1,14 @@
 //! Operations that the session offers, and their outcomes.
 use super::{CONTROL_BYTES_MAX, Phase, Session, Timer};
-use crate::{Cx, ReplyOutcome, Supply, multi::Waiter};
+use crate::{
+    Cx, ReplyOutcome, Supply,
+    exchange::OPEN_RETRY_MS,
+    multi::{Reopening, Slot, Waiter},
+};
 use alloc::vec::Vec;
 use regatta_http::h2::frame::ErrorCode;
 use regatta_metrics::Counter;
-use regatta_op::{Fault, File, Now, Op, Outbox, Tick, Ticket};
+use regatta_op::{Fault, File, Now, Op, OpenFault, Outbox, Tick, Ticket};
 
 impl<F: File> Session<F> {
     /// The next operation of the disk: that of an exchange, or a part of a body.
@@ -18,14 +22,8 @@ impl<F: File> Session<F> {
     }
 
     fn load(&mut self, until: Tick) -> Option<Op<F>> {
-        let buffer = self.spare.take()?;
-        match self.streams.load(self.free_window(), until, buffer) {
-            Ok(op) => Some(op),
-            Err(buffer) => {
-                self.spare = Some(buffer);
-                None
-            }
-        }
+        let window = self.free_window();
+        self.streams.load(window, until, &mut self.spare)
     }
 
     /// True if a `Recv` is offered: not while received frames wait, nor before the last frames have
@@ -90,6 +88,7 @@ impl<F: File> Session<F> {
                 cx.scratch.give_read_buffer(buffer);
                 self.forget(stream, cx);
             }
+            Waiter::File(_) => unreachable!("a file is opened, and not read"),
         }
         self.read_backlog(now, cx);
     }
@@ -100,8 +99,29 @@ impl<F: File> Session<F> {
         match self.streams.disk_done(ticket) {
             Waiter::Open(at) => self.resume(at, supply, now, cx),
             Waiter::Reset(stream) => self.forget(stream, cx),
+            Waiter::File(at) => self.on_reopened(at, supply, now, cx),
             Waiter::Body(..) => unreachable!("a body is read, and nothing else"),
         }
         self.read_backlog(now, cx);
+    }
+
+    /// The file of a body has been opened again, or could not be.
+    fn on_reopened(&mut self, at: Slot, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
+        let Supply::Opened(found) = supply else {
+            unreachable!("a file is opened, and nothing else")
+        };
+        cx.tally.add(Counter::Opens, 1);
+        match self.streams.reopened(at, found) {
+            Reopening::Done => {}
+            Reopening::Later(OpenFault::Exhausted) if cx.cache.relieve(&cx.tally) => {
+                self.streams.retry_file(at);
+            }
+            Reopening::Later(_) => {
+                self.streams.hold_file(at, now.tick.after(OPEN_RETRY_MS));
+            }
+            Reopening::Changed => {
+                self.reset(at, ErrorCode::INTERNAL_ERROR, ReplyOutcome::Truncated, now, cx);
+            }
+        }
     }
 }

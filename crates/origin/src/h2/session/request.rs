@@ -108,7 +108,7 @@ impl<F: File> Serve<F> for StreamEncoder<'_, F> {
         if body_bytes > 0 {
             out.push(coded.segment());
         }
-        StreamReply { out, block_bytes, status: Status::OK }
+        StreamReply { out, block_bytes, status: Status::OK, file_name: None }
     }
 }
 

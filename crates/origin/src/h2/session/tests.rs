@@ -1,4 +1,5 @@
 //! Sessions without I/O: frames in, and frames out.
+mod files;
 mod life;
 mod rig;
 

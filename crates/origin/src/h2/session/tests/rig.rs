@@ -2,13 +2,15 @@
 //! test's hand.
 use super::super::Session;
 use crate::{
-    ClearHttp1, Cx, LocalCache, Log, Peer, Protocol as _, Record, ReplyOutcome, Scratch, Site,
+    BodyFiles, ClearHttp1, Cx, LocalCache, Log, Peer, Protocol as _, Record, ReplyOutcome, Scratch,
+    Site,
 };
 use alloc::{
     collections::{BTreeMap, VecDeque},
     format,
     rc::Rc,
     string::String,
+    sync::Arc,
     vec,
     vec::Vec,
 };
@@ -27,8 +29,8 @@ use regatta_http::h2::{
 };
 use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::{
-    Abandoned, CloseReason, Done, Fault, File, FileId, Modified, Now, Op, OpenFault, Opened,
-    Outbox, Tick, Ticket,
+    Abandoned, CloseReason, Coding, Done, Fault, File, FileId, Modified, Now, Op, OpenFault,
+    Opened, Outbox, Tick, Ticket,
 };
 
 #[derive(Clone, Debug)]
@@ -74,6 +76,10 @@ pub(super) struct Rig {
     pub(super) site: Site,
     pub(super) log: TestLog,
     pub(super) files: RefCell<BTreeMap<Vec<u8>, TestFile>>,
+    /// Fault of all opens.
+    pub(super) fault: Cell<Option<OpenFault>>,
+    /// Open files of streams.
+    pub(super) held: Arc<BodyFiles>,
     cache: LocalCache<TestFile>,
     scratch: Scratch<TestFile>,
     tick: Cell<u64>,
@@ -87,6 +93,12 @@ pub(super) fn pattern(len: usize) -> Vec<u8> {
 
 impl Rig {
     pub(super) fn new(change: impl FnOnce(&mut Site)) -> Self {
+        Self::with_files(u32::MAX, change)
+    }
+
+    /// A worker in which streams that wait keep at most this many files.
+    pub(super) fn with_files(most: u32, change: impl FnOnce(&mut Site)) -> Self {
+        let held = Arc::new(BodyFiles::new(most));
         let mut site = Site::default();
         change(&mut site);
         let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
@@ -94,7 +106,9 @@ impl Rig {
             log: TestLog::default(),
             files: RefCell::default(),
             cache: LocalCache::new(&site.caching, site.seed),
-            scratch: Scratch::new(7),
+            scratch: Scratch::new(7).counting(Arc::clone(&held)),
+            fault: Cell::new(None),
+            held,
             tick: Cell::new(1_000),
             arena: Arena::create(Vec::leak(words), 1),
             site,
@@ -147,9 +161,15 @@ impl Rig {
     fn perform(&self, op: Op<TestFile>) -> Done<'static, TestFile> {
         match op {
             Op::Open(ticket, req) => {
-                let found = self.files.borrow().get(&*req.path).cloned();
-                let opened = |file| Opened::File { file, siblings: [None, None, None] };
-                Done::Open(ticket, found.map(opened).ok_or(OpenFault::NotFound))
+                let files = self.files.borrow();
+                let sibling = |coding: Coding| {
+                    let path = [&*req.path, coding.suffix().as_bytes()].concat();
+                    files.get(&path).filter(|_| req.siblings.has(coding)).cloned()
+                };
+                let opened = |file| Opened::File { file, siblings: Coding::ALL.map(sibling) };
+                let found = files.get(&*req.path).cloned();
+                let found = found.map(opened).ok_or(OpenFault::NotFound);
+                Done::Open(ticket, self.fault.get().map_or(found, Err))
             }
             Op::Read(ticket, req) => {
                 let mut buffer = req.buffer;
