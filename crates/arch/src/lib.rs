@@ -27,7 +27,7 @@ pub use work_error::WorkError;
 use options::{OptionSpec, Settings};
 use regatta_metrics::{Arena, Slot, Tally};
 use regatta_op::{Now, Op};
-use regatta_origin::{Exchange, Link, Links, ListenerClass, Log, NoLog, Site};
+use regatta_origin::{BodyFiles, Exchange, Link, Links, ListenerClass, Log, NoLog, Site};
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile, channel::Channel, fiber::STACK_BYTES_MIN, socket::Steps,
 };
@@ -35,6 +35,7 @@ use std::{
     fmt,
     ops::Range,
     os::fd::{BorrowedFd, OwnedFd},
+    sync::Arc,
 };
 
 // Connections, exchanges, operations and slots move between threads, which share one `Env`.
@@ -217,6 +218,8 @@ pub struct Env {
     pub site: Site,
     /// Protocols of each class of listeners.
     pub links: Box<dyn Links<StaticFile> + Sync>,
+    /// Open files of streams. Each process has a count of its own, which its units share.
+    pub files: Arc<BodyFiles>,
     /// Counters and the control words.
     pub arena: Arena<'static>,
     /// Bells, one per process.

@@ -53,6 +53,7 @@ pub(crate) fn env(
         rules: OpenRules::default(),
         site: Site::default(),
         links: Box::new(ClearHttp1),
+        files: Arc::default(),
         arena: Arena::create(words.words(), slots),
         bells: shares.iter().map(|_| Bell::new().unwrap()).collect(),
         shares,

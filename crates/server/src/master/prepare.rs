@@ -25,9 +25,9 @@ use regatta_arch::{
     Env, Units, layout::ListenPlace, options::Settings, releases::Releases, shared::SharedState,
 };
 use regatta_metrics::Arena;
-use regatta_origin::{ListenerClass, Site};
+use regatta_origin::{BodyFiles, ListenerClass, Site};
 use regatta_sys::{
-    Bell, OpenRules, clock,
+    Bell, OpenRules, clock, limits,
     process::{Exit, User, end, fork_worker, set_user},
     shm::{self, SharedWords},
     simulated_disk::{self, Model},
@@ -54,6 +54,17 @@ impl Purpose {
             Self::Serve(Some(Handed { reach, error_log })) => (reach, Opened::Handed(error_log)),
         }
     }
+}
+
+/// Share of the limit on descriptors for files of streams that wait, one in this many.
+const BODY_FILES_SHARE: u64 = 8;
+
+/// The files that streams of a worker may keep open while they wait. Processes that share one table
+/// of descriptors share them out.
+fn body_files(settings: &Settings, workers: usize) -> BodyFiles {
+    let tables = if SharedState::is_wanted(settings) { workers as u64 } else { 1 };
+    let most = limits::descriptors().soft / BODY_FILES_SHARE / tables;
+    BodyFiles::new(u32::try_from(most).unwrap_or(u32::MAX))
 }
 
 /// Prepares everything.
@@ -100,6 +111,7 @@ pub(super) fn prepare(
         rules: OpenRules { symlinks: settings.flag("content.symlinks") },
         site,
         links: Box::new(front.clone()),
+        files: Arc::new(body_files(&settings, workers)),
         // Made by the keeper.
         shared: None,
         arena,

@@ -9,7 +9,7 @@ use crate::{
 use regatta_metrics::Tally;
 use regatta_origin::{Cache, Scratch};
 use regatta_sys::{Root, StaticFile, affinity, clock, crew::Member, heap};
-use std::{os::fd::AsFd, process};
+use std::{os::fd::AsFd, process, sync::Arc};
 
 /// A unit of a process, by its number.
 #[derive(Clone, Copy, Debug)]
@@ -149,7 +149,7 @@ impl<'a> Own<'a> {
             }
         };
         let scratch = Scratch::new(env.site.boundary_key ^ mark(clock::nanos(), at, unit));
-        let scratch = scratch.following(env.releases.source());
+        let scratch = scratch.following(env.releases.source()).counting(Arc::clone(&env.files));
         Ok(Self { env, process, unit, root, tally, log, scratch })
     }
 
