@@ -109,6 +109,8 @@ pub(crate) struct World<'a, T: Talk> {
     /// Decides which requests are turned away; `None` in most schedules.
     refusals: Option<Dice>,
     plant: Option<Plant>,
+    /// Whether files of bodies may be closed and opened again.
+    closes_files: bool,
     sent: u64,
     /// Whether a connection has taken part in a drain.
     drained: bool,
@@ -169,6 +171,7 @@ impl<'a, T: Talk> World<'a, T> {
             faulty: dice.one_in(10),
             refusals: refusals.one_in(4).then_some(refusals),
             plant: None,
+            closes_files: false,
             sent: 0,
             drained: false,
             report: DuplexReport::default(),
@@ -181,6 +184,11 @@ impl<'a, T: Talk> World<'a, T> {
     /// Plants a mistake.
     pub(crate) const fn plant(&mut self, plant: Option<Plant>) {
         self.plant = plant;
+    }
+
+    /// Notes whether files of bodies may be closed and opened again.
+    pub(crate) const fn closes_files(&mut self, closes: bool) {
+        self.closes_files = closes;
     }
 
     /// Virtual time, milliseconds.
@@ -456,6 +464,10 @@ impl<'a, T: Talk> World<'a, T> {
         match line.disk.swap_remove(place).1 {
             Op::Open(_, req) => {
                 let (seen, found) = self.disk.open(&req);
+                // A body does not continue if its file has changed since it was closed.
+                if self.closes_files && req.siblings.is_empty() && self.changes < NEVER {
+                    self.talk.note_trouble(&mut line.client, Trouble::Unreadable, self.stamp);
+                }
                 self.talk.note_opened((at, ticket.0), &req.path, seen, self.stamp);
                 self.complete(at, Done::Open(ticket, found))
             }

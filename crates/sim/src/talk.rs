@@ -41,6 +41,8 @@ pub struct DuplexReport {
     pub goodbyes: u64,
     /// Connections whose client broke the rules.
     pub violations: u64,
+    /// Files that were closed while their responses waited.
+    pub files_closed: u64,
 }
 
 /// Operation of the disk: its connection and its ticket.

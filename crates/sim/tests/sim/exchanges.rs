@@ -28,6 +28,7 @@ fn every_http2_schedule_is_as_the_model_says() {
     assert!(sums.exchanges_max > 8 && sums.disk_ops_max == 4, "{sums:?}");
     assert!(sums.resets > 20 && sums.goodbyes > 50 && sums.violations > 20, "{sums:?}");
     assert!(sums.duplex > 50 && sums.given_up > 5 && sums.drained > 25, "{sums:?}");
+    assert!(sums.files_closed > 20, "{sums:?}");
 }
 
 #[test]
