@@ -145,6 +145,20 @@ pub(crate) fn unread_answers_stop_the_requests(variant: &Variant) {
     server.connect().get("/small.txt").expect(200);
 }
 
+/// Descriptors that a worker has neither for connections nor for files. More than usual are reserved
+/// where processes share one table, threads have pollers, or helpers are processes. A pipeline's
+/// listener may have a thread.
+pub(crate) fn reserved_descriptors(variant: &Variant) -> usize {
+    match variant.architecture.split('-').next() {
+        Some("amped") if variant.has("amped.helper_kind=processes") => 64 + 2 * 16,
+        Some("flash") => 64 + 2 * (2 + 4),
+        Some("shared") => 64 + 3 * 11,
+        Some("means") => 64 + 3,
+        Some("watpipe4" | "watpipe5" | "seda") => 64 + 2,
+        _ => 64,
+    }
+}
+
 /// Each reader gets another file: one without a descriptor waits until another ends.
 pub(crate) fn more_files_than_descriptors(variant: &Variant) {
     const CLIENTS: usize = 64;
@@ -153,18 +167,8 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
         // More than any variant keeps in memory, and more than small sockets take.
         site.resize(&format!("{number}.bin"), 2 << 20);
     }
-    // Reserved descriptors, and a socket for each client. More are reserved where processes share
-    // one table, threads have pollers, or helpers are processes. A pipeline's listener may have a
-    // thread.
-    let reserved = match variant.architecture.split('-').next() {
-        Some("amped") if variant.has("amped.helper_kind=processes") => 64 + 2 * 16,
-        Some("flash") => 64 + 2 * (2 + 4),
-        Some("shared") => 64 + 3 * 11,
-        Some("means") => 64 + 3,
-        Some("watpipe4" | "watpipe5" | "seda") => 64 + 2,
-        _ => 64,
-    };
-    let files = format!("ulimit -n {}", reserved + 64);
+    // A socket for each client.
+    let files = format!("ulimit -n {}", reserved_descriptors(variant) + CLIENTS);
     let launch = Launch::new(variant, &site.root()).after(files);
     let launch = launch.sets(&["limits.connections_max=64", "cache.descriptors_max=0"]);
     // Threads that fill sockets of megabytes at once leave no processor to other cases.

@@ -5,6 +5,7 @@ use super::{
     whole,
 };
 use crate::prelude::*;
+use crate::slow_readers::reserved_descriptors;
 use regatta_testkit::http2::{
     END_HEADERS, END_STREAM, FRAME_BYTES, Http2Client, Http2Settings, PADDED, StreamOutcome,
     WINDOW, WINDOW_MAX, WITH_PRIORITY, code, kind, setting,
@@ -74,6 +75,47 @@ pub(crate) fn others_pass_a_stream_without_window(variant: &Variant) {
     assert_eq!(client.received(held), FIRST);
     client.release(held, WINDOW);
     assert!(whole(&mut client, held).expect(200).body == sized(5 << 20));
+}
+
+/// Each stream is of another file. All of them together have more files than a worker can open.
+pub(crate) fn streams_without_windows_leave_descriptors(variant: &Variant) {
+    const STREAMS: usize = 100;
+    const BYTES: u32 = 2 << 20;
+    let site = Site::new();
+    for number in 0..4 * STREAMS {
+        // More than any variant keeps in memory.
+        site.resize(&format!("{number}.bin"), BYTES.into());
+    }
+    let files = format!("ulimit -n {}", reserved_descriptors(variant) + 160);
+    let launch = Launch::new(variant, &site.root()).after(files);
+    let launch = launch.sets(&["limits.connections_max=64", "cache.descriptors_max=0"]);
+    // The stalled connections stay open for as long as the test takes.
+    let launch = launch.sets(&["accept.when_full=pause", "limits.send_window_ms=60000"]);
+    let server = launch.start();
+    let mut stalled: Vec<_> = (0..4).map(|_| connect_with(&server, manual(0))).collect();
+    let mut last = 0;
+    for (client, first) in stalled.iter_mut().zip((0..).step_by(STREAMS)) {
+        let numbers = first..first + STREAMS;
+        let ids: Vec<u32> = numbers.map(|at| client.get(&format!("/{at}.bin"))).collect();
+        let have_begun = client.read_until(|client| {
+            let mut statuses = ids.iter().map(|id| client.status(*id));
+            statuses.all(|status| status == Some(200))
+        });
+        assert!(have_begun, "of the streams from {first} on");
+        last = ids[STREAMS - 1];
+    }
+    for number in 0..8 {
+        let mut good = connect(&server);
+        let answer = get(&mut good, &format!("/{number}.bin")).expect(200);
+        assert_eq!(answer.body.len(), BYTES as usize);
+    }
+    for client in &mut stalled {
+        client.open_window(0, BYTES);
+        client.open_window(last, BYTES);
+        let body = whole(client, last).expect(200).body;
+        assert!(body.len() == BYTES as usize && body.iter().all(|byte| *byte == 0));
+    }
+    assert!(server.count("http2_files_closed") > 0);
 }
 
 pub(crate) fn one_window_for_all(variant: &Variant) {
