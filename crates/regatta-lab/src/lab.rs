@@ -80,7 +80,7 @@ pub(crate) enum Lab {
     /// Show the differences between two runs, or race two builds of regatta.
     ///
     /// Builds run at the same time, in a run of their own.
-    #[command(after_help = "Example: regatta lab compare ./regatta-old ./regatta --fail-over 3%")]
+    #[command(after_help = "Example: regatta lab compare ./regatta-old ./regatta")]
     Compare {
         #[command(flatten)]
         options: CompareOptions,

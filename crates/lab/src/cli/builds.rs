@@ -37,8 +37,7 @@ pub(super) fn compare(
     report::write(&run).map_err(failed)?;
     match cut {
         Some(why) => Err(cut_short(&run, &why)),
-        None => compare::builds(&run, builds.map(|one| one.display().to_string()), options.allowed)
-            .map_err(failed),
+        None => compare::builds(&run, builds.map(|one| one.display().to_string())).map_err(failed),
     }
 }
 

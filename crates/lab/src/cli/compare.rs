@@ -3,7 +3,7 @@
 //! hardly drifts.
 
 use crate::analysis::{Analysis, CellSummary};
-use crate::experiment::{Mode, more_is_better, words};
+use crate::experiment::{Mode, words};
 use crate::journal::Run;
 use crate::journal::manifest::{ROUND_TRIP, hash};
 use crate::knee::Found;
@@ -42,21 +42,6 @@ pub(crate) struct Comparison {
     /// Arms of two saturation searches of which one found no knee, and what each found.
     kneeless: Vec<String>,
     rows: Vec<Row>,
-    /// Cells of the first that have no trial that counts in the second.
-    gone: Vec<String>,
-    /// What is worse by more than was allowed; None: nothing was said of that.
-    gate: Option<Gate>,
-}
-
-/// Whether the second run is worse by more than is allowed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Gate {
-    /// As a share.
-    allowed: f64,
-    /// What surely is: the whole interval lies beyond.
-    worse: Vec<String>,
-    /// What may be or not.
-    cannot_tell: Vec<String>,
 }
 
 /// Something that the runs do not have alike.
@@ -83,12 +68,8 @@ struct Row {
     verdict: Verdict,
 }
 
-/// Compares two runs, and says what is worse by more than the share `allowed`, if there is one.
-pub(crate) fn compare(
-    before: &Run,
-    after: &Run,
-    allowed: Option<f64>,
-) -> Result<Comparison, String> {
+/// Compares two runs.
+pub(crate) fn compare(before: &Run, after: &Run) -> Result<Comparison, String> {
     let (a, b) = (Analysis::of(before), Analysis::of(after));
     let usable = |analysis: &Analysis| -> BTreeSet<Cell> {
         let usable = analysis.cells.iter().filter(|one| one.trials > 0);
@@ -115,7 +96,7 @@ pub(crate) fn compare(
     }
     judge_together(rows.iter_mut().map(|row| &mut row.effect), 1);
     rows.iter_mut().for_each(|row| row.verdict = row.effect.verdict());
-    let compared = Comparison {
+    Ok(Comparison {
         before: before.directory.display().to_string(),
         after: after.directory.display().to_string(),
         asked,
@@ -123,18 +104,12 @@ pub(crate) fn compare(
         unpaired: [mine.len() - common, theirs.len() - common],
         kneeless,
         rows,
-        gone: mine.difference(&theirs).map(Cell::name).collect(),
         ..Comparison::default()
-    };
-    Ok(compared.gated(allowed))
+    })
 }
 
 /// Compares two programs that ran at the same time in a run: its baseline and the other target.
-pub(crate) fn builds(
-    run: &Run,
-    [before, after]: [String; 2],
-    allowed: Option<f64>,
-) -> Result<Comparison, String> {
+pub(crate) fn builds(run: &Run, [before, after]: [String; 2]) -> Result<Comparison, String> {
     let analysis = Analysis::of(run);
     let effects = analysis.effects.iter().filter(|one| !one.cell.arm.ends_with(AGAIN));
     let median = |arm: &str, of: &Cell| analysis.cell(arm, &of.levels)?.median(&analysis.metric);
@@ -155,8 +130,7 @@ pub(crate) fn builds(
         return Err(format!("no trial that counts of one of them: {directory} says why"));
     }
     let run = Some(run.directory.display().to_string());
-    let compared = Comparison { before, after, run, rows, ..Comparison::default() };
-    Ok(compared.gated(allowed))
+    Ok(Comparison { before, after, run, rows, ..Comparison::default() })
 }
 
 /// Why nothing can be compared, and what to do about it.
@@ -297,33 +271,6 @@ fn row(cell: &CellSummary, other: &Analysis, runs: [&Run; 2], metric: &str) -> O
 }
 
 impl Row {
-    /// Whether it is worse by more than a share: surely, surely not, or None: that cannot be told.
-    fn is_worse_by(&self, allowed: f64) -> Option<bool> {
-        let Interval { low, high } = self.effect.interval?;
-        let (least, most, worse) = match more_is_better(&self.metric) {
-            true => (1.0 - high, 1.0 - low, Verdict::Less),
-            false => (low - 1.0, high - 1.0, Verdict::More),
-        };
-        match () {
-            () if least > allowed && self.verdict == worse => Some(true),
-            () if most <= allowed => Some(false),
-            () => None,
-        }
-    }
-
-    /// `b: processor time per reply 1.100 (1.090 to 1.110)`.
-    fn named(&self) -> String {
-        let interval = self.effect.interval.map_or("too few trials".to_owned(), |interval| {
-            format!("{:.3} to {:.3}", interval.low, interval.high)
-        });
-        format!(
-            "{}: {} {:.3} ({interval})",
-            self.cell.name(),
-            words(&self.metric),
-            self.effect.ratio
-        )
-    }
-
     fn words(&self) -> String {
         let ratio = match self.effect.interval {
             None => format!("{:.3}", self.effect.ratio),
@@ -344,28 +291,6 @@ impl Row {
 }
 
 impl Comparison {
-    /// Whether something is surely worse by more than was allowed.
-    pub(crate) fn is_worse(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| !gate.worse.is_empty())
-    }
-
-    /// With what is worse by more than the share `allowed`, if there is one.
-    fn gated(mut self, allowed: Option<f64>) -> Self {
-        self.gate = allowed.map(|allowed| self.gate(allowed));
-        self
-    }
-
-    fn gate(&self, allowed: f64) -> Gate {
-        let told = |verdict| {
-            let rows = self.rows.iter().filter(move |row| row.is_worse_by(allowed) == verdict);
-            rows.map(Row::named)
-        };
-        let gone =
-            self.gone.iter().map(|name| format!("{name}: no trial that counts in the second"));
-        let cannot_tell = told(None).chain(gone).chain(self.kneeless.iter().cloned()).collect();
-        Gate { allowed, worse: told(Some(true)).collect(), cannot_tell }
-    }
-
     pub(crate) fn markdown(&self) -> Result<String, String> {
         let said = |all: &[Difference]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
         let table = |rows: &[Row]| {
@@ -373,11 +298,9 @@ impl Comparison {
                 "rows": rows.iter().map(Row::words).collect::<Vec<_>>() })
         };
         let tables = self.rows.chunk_by(|a, b| a.metric == b.metric).map(table);
-        let percent = self.gate.as_ref().map(|gate| show(100.0 * gate.allowed));
         let values = json!({ "before": self.before, "after": self.after, "run": self.run,
             "asked": said(&self.asked), "found": said(&self.found), "unpaired": self.unpaired,
-            "kneeless": self.kneeless, "tables": tables.collect::<Vec<_>>(), "gate": self.gate,
-            "percent": percent });
+            "kneeless": self.kneeless, "tables": tables.collect::<Vec<_>>() });
         filled("compare.md", MARKDOWN, &values)
     }
 }
@@ -410,7 +333,7 @@ scale.full.measure.window_s = 60
     fn what_changed_is_told_with_its_interval() {
         let [before, after] =
             [2_000.0, 2_200.0].map(|instructions| work(TEXT, Scale::Quick, instructions));
-        let compared = compare(&before, &after, None).unwrap();
+        let compared = compare(&before, &after).unwrap();
         let text = compared.markdown().unwrap();
         let row = "| a | 2,000 | 2,200 | 1.100 (1.100 to 1.100) | 0.0000 | more |";
         assert!(text.contains(row), "{text}");
@@ -420,46 +343,6 @@ scale.full.measure.window_s = 60
         let json = serde_json::to_value(&compared).unwrap();
         assert_eq!(json["rows"].as_array().unwrap().len(), 4, "two arms, two numbers");
         assert!(json["rows"].as_array().unwrap().iter().any(|row| row["verdict"] == "more"));
-    }
-
-    #[test]
-    fn worse_is_what_surely_is_by_more_than_is_allowed() {
-        let costs = |instructions| {
-            let mut run = work(TEXT, Scale::Quick, instructions);
-            for record in &mut run.records {
-                record.metrics.insert("good_per_s".to_owned(), 1_000.0);
-            }
-            run
-        };
-        let gate = |after: &Run, allowed| {
-            let compared = compare(&costs(2_000.0), after, Some(allowed)).unwrap();
-            (compared.is_worse(), compared.gate.clone().unwrap(), compared.markdown().unwrap())
-        };
-        let (worse, found, text) = gate(&costs(2_200.0), 0.03);
-        assert!(worse && found.worse.len() == 2, "both arms: {found:?}");
-        assert!(
-            text.contains("Surely worse by more than 3.00 % (2):\n\n* a: user instr"),
-            "{text}"
-        );
-        let (worse, found, text) = gate(&costs(2_200.0), 0.15);
-        assert!(!worse && found.cannot_tell.is_empty(), "{found:?}");
-        assert!(text.ends_with("\nNothing is surely worse by more than 15.0 %.\n"), "{text}");
-        let better = gate(&costs(1_800.0), 0.03);
-        assert!(!better.0 && better.1.cannot_tell.is_empty(), "{better:?}");
-        // A tenth less is answered, and cells are gone or have too few trials.
-        let mut slow = costs(2_000.0);
-        for record in &mut slow.records {
-            record.metrics.entry("good_per_s".to_owned()).and_modify(|good| *good *= 0.9);
-        }
-        let noise = 0.01;
-        let (_, found, _) = gate(&slow, noise);
-        assert!(found.worse.iter().all(|one| one.contains("good answers")), "{found:?}");
-        slow.records.retain(|record| record.cell.arm != "a" || record.block < 2);
-        slow.records.iter_mut().filter(|one| one.cell.arm != "a").for_each(|one| one.valid = false);
-        let (worse, found, text) = gate(&slow, noise);
-        assert!(!worse && found.cannot_tell.len() == 3, "two numbers of a, a again: {found:?}");
-        assert!(text.contains("a (again): no trial that counts in the second"), "{text}");
-        assert!(text.contains("It cannot be told whether worse by more than 1.00 % (3)"), "{text}");
     }
 
     #[test]
@@ -473,17 +356,17 @@ scale.full.measure.window_s = 60
             })
         };
         let names = || ["./old", "./new"].map(str::to_owned);
-        let compared = builds(&costs(95.0), names(), Some(0.03)).unwrap();
-        assert!(compared.is_worse() && compared.rows.len() == 1, "{compared:?}");
+        let compared = builds(&costs(95.0), names()).unwrap();
+        let [row] = compared.rows.as_slice() else { panic!("{compared:?}") };
+        assert_eq!(row.verdict, Verdict::Less, "{compared:?}");
         let said = compared.markdown().unwrap();
         assert!(
             said.contains("./old and ./new") && said.contains("They ran at the same time"),
             "{said}"
         );
-        assert!(!builds(&costs(98.0), names(), Some(0.03)).unwrap().is_worse());
         let mut none = costs(95.0);
         none.records.retain(|record| record.cell.arm != "new");
-        assert!(builds(&none, names(), None).unwrap_err().contains("no trial that counts"));
+        assert!(builds(&none, names()).unwrap_err().contains("no trial that counts"));
     }
 
     #[test]
@@ -494,7 +377,7 @@ scale.full.measure.window_s = 60
         after.manifest.scale = Scale::Full;
         after.manifest.unit = Some(3_000.0);
         after.manifest.machine.insert("processors".to_owned(), "2".to_owned());
-        let text = compare(&before, &after, None).unwrap().markdown().unwrap();
+        let text = compare(&before, &after).unwrap().markdown().unwrap();
         for line in [
             "* scale: quick before, full after",
             "* what 1x is, requests per second: 1,000 before, 3,000 after",
@@ -512,7 +395,7 @@ scale.full.measure.window_s = 60
     #[test]
     fn of_searches_the_knees_are_compared() {
         let [before, mut after] = [(800.0, 9), (640.0, 10)].map(|(b, seed)| searched_at(b, seed));
-        let compared = compare(&before, &after, None).unwrap();
+        let compared = compare(&before, &after).unwrap();
         assert!(compared.rows.iter().all(|row| row.metric == KNEE), "{compared:?}");
         let told: Vec<(&str, Verdict)> =
             compared.rows.iter().map(|row| (row.cell.arm.as_str(), row.verdict)).collect();
@@ -522,7 +405,7 @@ scale.full.measure.window_s = 60
         let text = compared.markdown().unwrap();
         assert!(text.contains("highest rate at which"), "{text}");
         after.records.truncate(5);
-        let text = compare(&before, &after, None).unwrap().markdown().unwrap();
+        let text = compare(&before, &after).unwrap().markdown().unwrap();
         assert!(text.contains("No knee in one of them: before, b: "), "{text}");
     }
 
@@ -530,13 +413,13 @@ scale.full.measure.window_s = 60
     fn runs_without_a_common_cell_are_not_compared() {
         let before = work(TEXT, Scale::Quick, 2_000.0);
         let after = work(&TEXT.replace("targets.a", "targets.b"), Scale::Quick, 2_000.0);
-        let why = compare(&before, &after, None).unwrap_err();
+        let why = compare(&before, &after).unwrap_err();
         assert!(why.contains("no cell in common") && why.contains("has a, a (again)"), "{why}");
         assert!(why.contains("baseline: a before, b after"), "{why}");
         assert!(why.contains("each as a target with its `binary`"), "{why}");
         let mut after = work(TEXT, Scale::Quick, 2_000.0);
         after.records.iter_mut().for_each(|record| record.valid = false);
-        let why = compare(&before, &after, None).unwrap_err();
+        let why = compare(&before, &after).unwrap_err();
         assert!(why.contains("not one trial that counts"), "{why}");
     }
 
@@ -564,7 +447,7 @@ scale.full.measure.window_s = 60
         let wrong = runs
             .chunks(2)
             .filter(|pair| {
-                let found = compare(&pair[0], &pair[1], None).unwrap();
+                let found = compare(&pair[0], &pair[1]).unwrap();
                 found.rows.iter().any(|row| row.verdict != Verdict::NoDifference)
             })
             .count();

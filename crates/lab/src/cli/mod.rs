@@ -402,9 +402,6 @@ pub struct CompareOptions {
     /// Of two programs: the run's directory. If it has their run already, that is continued.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Exit with 1 if anything is surely worse by more than this.
-    #[arg(long = "fail-over", value_name = "3%", value_parser = parse_percent)]
-    pub allowed: Option<f64>,
     /// The server's program and the lab's, which makes the load.
     #[arg(skip)]
     pub programs: OwnPrograms,
@@ -416,26 +413,17 @@ pub struct CompareOptions {
     pub form: Form,
 }
 
-/// `3%` as a share.
-fn parse_percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-    let share = number.filter(|number| (0.0..=1_000.0).contains(number)).map(|n| n / 100.0);
-    share.ok_or_else(|| "write it as a percentage, such as 3%".to_owned())
-}
-
 /// Prints what differs between two runs: first in what was asked of them, then in what they show.
-/// Two programs run side by side. Without a cell that both have, it fails, and where something is
-/// surely worse by more than the share `allowed`.
+/// Two programs run side by side. Without a cell that both have, it fails.
 pub fn compare(options: &CompareOptions, stop: &AtomicBool) -> u8 {
     code(compared(options, stop).and_then(|compared| {
         let text = compared.markdown().map_err(failed)?;
-        let printed = print_as(options.form, &compared, || text);
-        Ok(if compared.is_worse() { FAILED } else { printed })
+        Ok(print_as(options.form, &compared, || text))
     }))
 }
 
 fn compared(options: &CompareOptions, stop: &AtomicBool) -> Result<Comparison, (u8, String)> {
-    let CompareOptions { before, after, allowed, .. } = options;
+    let CompareOptions { before, after, .. } = options;
     match [before, after].map(|path| builds::is_program(path)) {
         [true, true] => return builds::compare(options, stop),
         [false, false] => {}
@@ -446,7 +434,7 @@ fn compared(options: &CompareOptions, stop: &AtomicBool) -> Result<Comparison, (
     }
     let _working = Working::on("comparing the runs");
     match (Run::open(before), Run::open(after)) {
-        (Ok(before), Ok(after)) => compare::compare(&before, &after, *allowed).map_err(failed),
+        (Ok(before), Ok(after)) => compare::compare(&before, &after).map_err(failed),
         (before, after) => {
             let whys: Vec<String> = [before.err(), after.err()].into_iter().flatten().collect();
             Err((USAGE, whys.join("\n")))
@@ -551,14 +539,6 @@ mod tests {
             let found = did_you_mean(name);
             assert!(found.contains(suggestion), "{name}: {found}");
             assert_eq!(found.is_empty(), suggestion.is_empty(), "{name}: {found}");
-        }
-    }
-
-    #[test]
-    fn shares_are_written_as_percentages() {
-        assert_eq!(["3%", "0.5 %"].map(parse_percent), [Ok(0.03), Ok(0.005)]);
-        for wrong in ["3", "%", "-1%", "NaN%", "much%"] {
-            assert!(parse_percent(wrong).unwrap_err().contains("such as 3%"), "{wrong}");
         }
     }
 
