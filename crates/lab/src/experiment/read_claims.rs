@@ -186,10 +186,6 @@ impl RowReader<'_, '_> {
     fn row(self, at: usize, table: RowTable, rows: &[ClaimRow]) -> ClaimRow {
         self.check_id(at, &table, rows);
         let given = self.comparisons("claim.given", table.given.as_ref());
-        if given.iter().any(|one| matches!(one.of, Compared::Times(..))) {
-            let at = table.given.map_or(at, |given| given.span().start);
-            self.say(at, "claim.given: facts have no `times`: say `ratio`".to_owned());
-        }
         if table.asks.is_none() {
             self.say(at, "claim.asks is missing".to_owned());
         }
