@@ -12,7 +12,7 @@ use crate::experiment::{
     TrialNumber,
 };
 use crate::record::{AGAIN, Cell, Record};
-use crate::stats::{Blocks, with};
+use crate::stats::{Blocks, middle, with};
 
 /// Metric that stands for peaks where the load shares the server's processors.
 const SHARED: &str = "cpu_us_per_reply";
@@ -235,7 +235,7 @@ impl<'a> Judging<'a> {
         for at in places(&run, one)? {
             let (shown, what) = self.shown(&run, one, at)?;
             let what = what + &levels;
-            if !matches!(one.of, Compared::Times(..)) {
+            if !matches!(one.of, Compared::Times(..) | Compared::Rise(..)) {
                 let floor = self.noise_floor(&run, one, at);
                 let floor = floor.map(|share| format!(", noise floor {:.1} %", 100.0 * share));
                 let floor = floor.unwrap_or_default();
@@ -310,6 +310,7 @@ impl<'a> Judging<'a> {
             }
             Compared::Change(factor, [arm, baseline]) => change(run, factor, [arm, baseline]),
             Compared::Gap(of, arms) => gap(run, of, arms, at),
+            Compared::Rise(of, arms) => self.rise(run, of, arms, one.is, at),
             Compared::Kept(arm, None) => {
                 let what = format!("{arm}'s throughput at the highest rate over its peak");
                 Ok((run.kept(arm)?, what))
@@ -348,9 +349,7 @@ impl<'a> Judging<'a> {
         is: Range,
         at: RatePlace,
     ) -> Found<(Shown, String)> {
-        let (Range::Above(limit) | Range::Below(limit)) = is else {
-            return Err("a comparison that is above or below a number".to_owned());
-        };
+        let limit = multiple(is)?;
         let ([one, other], [at, other_at]) = two(run, arms, at)?;
         let of_trial = |record: &Record| value(run, of, record);
         let words = words(of);
@@ -362,6 +361,32 @@ impl<'a> Judging<'a> {
             .push(format!("{arm}'s {words}{at} {above:.3}, {baseline}'s{other_at} {below:.3}"));
         let what = format!("{arm}'s {words}{at} less {limit} times {baseline}'s{other_at}");
         Ok((shown, what))
+    }
+
+    /// The difference of a number of two arms less a multiple of that of two others.
+    fn rise(
+        &mut self,
+        run: &Evidence<'a>,
+        of: &ArmNumber,
+        [one, other]: &[[String; 2]; 2],
+        is: Range,
+        at: RatePlace,
+    ) -> Found<(Shown, String)> {
+        let limit = multiple(is)?;
+        let [a, b, c, d] = four(run, of, [one, other], at)?;
+        let less = |above: f64, below: f64| above - below;
+        let rises = [with(&a, &b, less), with(&c, &d, less)];
+        let values = with(&rises[0], &rises[1], |one, other| one - limit * other);
+        let values: Vec<f64> = values.into_values().collect();
+        let (words, at) = (words(of), at_words(at));
+        let names = [one, other].map(|[to, from]| format!("from {from} to {to}"));
+        let missing = || format!("{words} {} and {} in the same four blocks", names[0], names[1]);
+        let shown = run.of_values(&values).ok_or_else(missing)?;
+        let each =
+            names.iter().zip(&rises).map(|(name, rise)| format!("{name} {:.3}", middle(rise)));
+        self.ours.push(format!("{words}{at} rises {}", each.collect::<Vec<_>>().join(", ")));
+        let [rise, baseline] = &names;
+        Ok((shown, format!("the rise of {words}{at} {rise} less {limit} times that {baseline}")))
     }
 
     /// Tells which requests times are not of.
@@ -411,8 +436,8 @@ impl<'a> Judging<'a> {
 /// Asks what a comparison asks. Multiples are tested as a difference: the second number may be 0.
 fn ask(one: &Comparison, shown: &Shown, what: String) -> Asked {
     match (&one.of, one.is) {
-        (Compared::Times(..), Range::Below(_)) => shown.below(0.0, what),
-        (Compared::Times(..), _) => shown.above(0.0, what),
+        (Compared::Times(..) | Compared::Rise(..), Range::Below(_)) => shown.below(0.0, what),
+        (Compared::Times(..) | Compared::Rise(..), _) => shown.above(0.0, what),
         _ => shown.asks(one.is, what),
     }
 }
@@ -425,9 +450,11 @@ fn places(run: &Evidence<'_>, one: &Comparison) -> Found<Vec<RatePlace>> {
             run.common([&one.arm, &other.arm])?.into_iter().map(|(rate, _)| rate).collect()
         }
         Compared::Value(_, arm) => run.rates(&arm.arm)?.into_iter().map(|(rate, _)| rate).collect(),
-        Compared::Peak(_) | Compared::Change(..) | Compared::Gap(..) | Compared::Kept(..) => {
-            return Ok(vec![RatePlace::Highest]);
-        }
+        Compared::Peak(_)
+        | Compared::Change(..)
+        | Compared::Gap(..)
+        | Compared::Rise(..)
+        | Compared::Kept(..) => return Ok(vec![RatePlace::Highest]),
     };
     let here = rates.into_iter().filter(|rate| (from..=to).contains(rate));
     let here: Vec<RatePlace> = here.map(RatePlace::Near).collect();
@@ -441,6 +468,25 @@ fn processor_time(run: &Evidence<'_>, [arm, baseline]: [&String; 2]) -> Found<(S
     Ok((run.ratio(&one, &other, SHARED)?, what))
 }
 
+/// Number that a difference is a multiple by.
+fn multiple(is: Range) -> Found<f64> {
+    match is {
+        Range::Above(limit) | Range::Below(limit) => Ok(limit),
+        _ => Err("a comparison that is above or below a number".to_owned()),
+    }
+}
+
+/// A number of the arms of two pairs, block by block.
+fn four(
+    run: &Evidence<'_>,
+    of: &ArmNumber,
+    [one, other]: [&[String; 2]; 2],
+    at: RatePlace,
+) -> Found<[Blocks; 4]> {
+    let cells = cells(run, [&one[0], &one[1], &other[0], &other[1]], at)?;
+    Ok(cells.each_ref().map(|cell| run.blocks(cell, |record| value(run, of, record))))
+}
+
 /// Ratio of a number of two arms over the ratio of two others, block by block.
 fn gap(
     run: &Evidence<'_>,
@@ -448,9 +494,7 @@ fn gap(
     [one, other]: &[[String; 2]; 2],
     at: RatePlace,
 ) -> Found<(Shown, String)> {
-    let cells = cells(run, [&one[0], &one[1], &other[0], &other[1]], at)?;
-    let [a, b, c, d] =
-        cells.each_ref().map(|cell| run.blocks(cell, |record| value(run, of, record)));
+    let [a, b, c, d] = four(run, of, [one, other], at)?;
     let ratio = |above: f64, below: f64| above / below;
     let ratios = [with(&a, &b, ratio), with(&c, &d, ratio)];
     let names = [one, other].map(|[above, below]| format!("{above} over {below}"));
@@ -597,6 +641,27 @@ mod tests {
                 "needs = [{need:?}]\nasks = [{{ peak = [\"new\", \"old\"], is = \"=5%\" }}]"
             );
             assert_eq!(judged(&row, nothing).verdict, open, "{need}");
+        }
+    }
+
+    #[test]
+    fn a_rise_is_compared_with_another() {
+        // From 1 to 7 and from 1 to 3: three times as much.
+        let world: World = |arm, _, _| {
+            let waits = match arm {
+                "new" => 7.0,
+                "other" => 3.0,
+                _ => 1.0,
+            };
+            vec![("wait_ns", waits)]
+        };
+        for (is, verdict) in [(">2", Holds), (">4", Fails), ("<4", Holds), ("<2", Fails)] {
+            let rise = r#"rise = [["new", "old"], ["other", "old"]], of = "wait_ns""#;
+            let row = format!("asks = [{{ {rise}, is = {is:?} }}]");
+            let told = judged(&row, world);
+            assert_eq!(told.verdict, verdict, "{is}: {told:?}");
+            let ours = "wait_ns rises from old to new 6.000, from old to other 2.000";
+            assert_eq!(told.ours, ours);
         }
     }
 

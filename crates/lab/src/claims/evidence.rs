@@ -12,8 +12,6 @@ use crate::stats::{BLOCKS_MIN, count, median, peak, with};
 
 /// How far a level may lie from the multiple that a claim names, as a share.
 const NEAR: f64 = 0.12;
-/// So much of its peak an arm answers where it is saturated.
-const SATURATED: f64 = 0.95;
 /// Fewer answered than this share fall behind.
 pub(super) const BEHIND: f64 = 0.98;
 /// Good answers each second.
@@ -285,14 +283,6 @@ impl<'a> Evidence<'a> {
     pub(crate) fn top(&self, arm: &str) -> Found<Cell> {
         let missing = || format!("valid trials of {arm}");
         self.rates(arm)?.pop().map(|(_, cell)| cell).ok_or_else(missing)
-    }
-
-    /// Which of an arm's cells, from the lowest rate up, is the first that answers nearly its most.
-    pub(super) fn saturated<'c>(&self, cells: impl Iterator<Item = &'c Cell>) -> Found<usize> {
-        let goods = cells.map(|cell| self.metric(cell, GOOD)).collect::<Found<Vec<f64>>>()?;
-        let most = goods.iter().copied().fold(0.0, f64::max);
-        let first = goods.iter().position(|good| *good >= SATURATED * most);
-        first.ok_or_else(|| "rates".to_owned())
     }
 
     /// The rates at which all of these arms have valid trials in the same four blocks or more, with

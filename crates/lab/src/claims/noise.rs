@@ -109,7 +109,7 @@ fn rename(row: &mut ClaimRow, other: &dyn Fn(&str) -> String) {
             Compared::Kept(arm, baseline) => {
                 [arm].into_iter().chain(baseline).for_each(|name| *name = other(name));
             }
-            Compared::Gap(_, arms) => {
+            Compared::Gap(_, arms) | Compared::Rise(_, arms) => {
                 arms.iter_mut().flatten().for_each(|name| *name = other(name));
             }
         }

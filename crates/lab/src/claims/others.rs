@@ -1,20 +1,13 @@
-//! Claims on kernels and workloads: S-16, S-17, G-7, P-3.
+//! Claims on kernels and workloads: S-16, S-17, G-7.
 
 use super::arms::{blocks, copies, one, processes};
 use super::curves::{Curves, Side};
-use super::evidence::{Evidence, Found, Shown, number, option, show};
+use super::evidence::{Evidence, Found, number, option, show};
 use super::shown::{Asked, Part, any};
 use super::{Finding, Open, Verdict};
 use crate::experiment::Target;
 use crate::record::{Cell, Record};
 use crate::stats::{median, middle, of_rows_and_columns};
-
-/// The targets that ran.
-fn targets<'a>(run: &Evidence<'a>) -> impl Iterator<Item = &'a Target> + use<'a> {
-    let left_out = &run.run.manifest.left_out;
-    let all = run.run.experiment.targets.iter();
-    all.filter(move |target| !left_out.contains_key(&target.name))
-}
 
 /// By so much more read-ahead is to move a peak than the server does, as a standard deviation.
 const MORE: f64 = 0.05;
@@ -92,57 +85,6 @@ fn smaller(places: [(Evidence<'_>, &str); 2], arm: &str, all: &[&str]) -> Found<
     Ok(any(&asked))
 }
 
-/// Peaks within this share are equal.
-const SAME: f64 = 0.03;
-
-/// Without think times the ranking changes.
-pub(super) fn p3(run: &Evidence<'_>) -> Found<Finding> {
-    let (path, levels) = run.levels("workload.think")?;
-    let (kept, none) = (&levels[0], &levels[levels.len() - 1]);
-    let arms: Vec<&str> = targets(run).map(|target| target.name.as_str()).collect();
-    let (mut told, mut turned, mut open) = (Vec::new(), Vec::new(), Vec::new());
-    let pairs = arms.len() * arms.len().saturating_sub(1) / 2;
-    for (at, above) in arms.iter().enumerate() {
-        for below in &arms[at + 1..] {
-            let name = format!("{above} over {below}");
-            let with = run.with(path, kept).peak_ratio(above, below)?;
-            let without = run.with(path, none).peak_ratio(above, below)?;
-            told.push(format!("{name} {} and {}", show(&with), show(&without)));
-            match places(&with, &without, pairs) {
-                Verdict::Holds => turned.push(name),
-                Verdict::CannotTell => open.push(name),
-                Verdict::Fails => {}
-            }
-        }
-    }
-    let ours = format!("peaks with think times and without: {}", told.join("; "));
-    Ok(if !turned.is_empty() {
-        let why = format!("they change places: {}", turned.join(", "));
-        Finding::decided(ours, Verdict::Holds, why)
-    } else if open.is_empty() {
-        let why = "any two keep their places, or are equal within 3 % with think times or without";
-        Finding::decided(ours, Verdict::Fails, why)
-    } else {
-        let why = format!("open is whether they change places: {}: more blocks", open.join(", "));
-        Finding::hidden(ours, why)
-    })
-}
-
-/// Whether two servers, one of so many pairs of which one is enough, surely change places; surely
-/// not if they keep them, or if either of the two gaps is too small to matter.
-fn places(with: &Shown, without: &Shown, pairs: usize) -> Verdict {
-    let is = |shown: &Shown, looks| shown.above(1.0, String::new()).verdict(looks);
-    let equal = |shown: &Shown| shown.equal(SAME, String::new()).verdict(1) == Verdict::Holds;
-    let sure = |shown: &&Shown| is(shown, pairs) != Verdict::CannotTell;
-    match (is(with, 1), is(without, 1)) {
-        _ if equal(with) || equal(without) => Verdict::Fails,
-        (Verdict::CannotTell, _) | (_, Verdict::CannotTell) => Verdict::CannotTell,
-        (one, two) if one == two => Verdict::Fails,
-        _ if [with, without].iter().all(sure) => Verdict::Holds,
-        _ => Verdict::CannotTell,
-    }
-}
-
 /// With more cores an instruction takes more cycles, because of memory.
 pub(super) fn g7(run: &Evidence<'_>) -> Found<Finding> {
     let pinned = |target: &&Target| option(target, "event.pin") == "cpu";
@@ -201,24 +143,4 @@ fn cause(run: &Evidence<'_>, [few, many]: [&Cell; 2]) -> Option<Asked> {
         let what = format!("{name} for each instruction, less half of all that it takes more,");
         Some(more.above(0.0, what))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Of one pair the places turn at 95 %, which one of six does sooner by chance.
-    #[test]
-    fn of_many_pairs_one_that_turns_has_to_be_surer() {
-        // An interval of 4.5 % either way for one look, of 7.8 for six.
-        let ratio = |middle: f64| {
-            let at = |step: f64| (middle * (0.03 * step).exp(), 1.0);
-            Shown::ratio(&[-1.26, -0.63, 0.0, 0.63, 1.26].map(at)).unwrap()
-        };
-        let (with, without) = (ratio(1.2), ratio(0.955));
-        assert_eq!(places(&with, &without, 1), Verdict::Holds);
-        assert_eq!(places(&with, &without, 6), Verdict::CannotTell);
-        assert_eq!(places(&with, &ratio(0.8), 6), Verdict::Holds);
-        assert_eq!(places(&with, &ratio(1.2), 6), Verdict::Fails);
-    }
 }

@@ -1,11 +1,7 @@
-//! The claim of [E] on how long one process waits for a disk (systems.md §2.2), E-1, and which
-//! trials wait for one.
+//! How long processes wait for a disk, and which trials wait for one.
 
-use super::Finding;
-use super::arms::{most_symped, one};
-use super::evidence::{BEHIND, Evidence, Found, number, percent};
+use super::evidence::{Evidence, Found, number};
 use crate::experiment::Target;
-use crate::experiment::claim_index::range;
 use crate::record::Record;
 
 /// The share of the time in which processors idle for a disk, whoever waits: of a simulated one
@@ -61,28 +57,4 @@ pub(super) fn needs_cached(run: &Evidence<'_>) -> Found<()> {
         }
         Err(_) => Ok(()),
     }
-}
-
-/// SPED idles while it waits for the disk, at the rate where SYMPED saturates.
-pub(super) fn e1(run: &Evidence<'_>) -> Found<Finding> {
-    waits(run)?;
-    let sped = one(run)?;
-    let symped = most_symped(run, sped)?;
-    let rates = run.common([&sped.name, &symped.name])?;
-    let knee = run.saturated(rates.iter().map(|(_, [_, cell])| cell))?;
-    let (rate, [cell, several]) = &rates[knee];
-    // Of the highest rate of an open loop what is offered tells; a closed one asks for all.
-    let is_last = knee + 1 == rates.len() && *rate > 0.0;
-    if is_last && run.metric(several, "good_share")? >= BEHIND {
-        return Err(format!("a rate at which {} falls behind", symped.name));
-    }
-    let share = run.shown("time waiting for the disk", cell, waiting(run))?;
-    let at = if *rate > 0.0 { format!(" at {rate} S") } else { String::new() };
-    let ours = format!("{} of the time waits for the disk{at}", percent(&share));
-    let why = format!(
-        "the kernel's account of the server's waits for the disk, at the lowest rate where {} \
-         answers 95 % of its most",
-        symped.name
-    );
-    Ok(Finding::all(ours, why, &[share.asks(range("E-1", 0), "the share")]))
 }

@@ -203,28 +203,6 @@ pub(super) fn nothing(_: &str, _: f64, _: &Cell) -> Numbers {
     Vec::new()
 }
 
-#[test]
-fn processes() {
-    check(
-        "eurosys07-fig4",
-        &[
-            ("E-1", Holds, on_a_disk),
-            ("E-1", Fails, disk_without_effect),
-            ("E-1", Cannot, nothing),
-            // All that is offered is answered, up to the highest rate.
-            ("E-1", Cannot, |arm, rate, cell| {
-                let all = [("good_per_s", 1_000.0 * rate), ("good_share", 1.0)];
-                but(on_a_disk(arm, rate, cell), &all)
-            }),
-            // It waits where nobody is saturated, and no longer where SYMPED is.
-            ("E-1", Fails, |arm, rate, cell| {
-                let wait = if rate == 1.0 { 0.1 } else { 0.4 };
-                but(on_a_disk(arm, rate, cell), &[("disk_wait_s", wait)])
-            }),
-        ],
-    );
-}
-
 /// Blocking is as good with 40 processes, and with fewer it is not; so many suffer under the small
 /// limit at the highest rate.
 pub(super) fn blocking(arm: &str, rate: f64, _: &Cell) -> Numbers {
@@ -337,21 +315,7 @@ fn bytes_that_are_read() {
 }
 
 #[test]
-fn sharing() {
-    /// What a process costs, with a private cache and sharing one.
-    fn held(arm: &str, private: f64, sharing: f64) -> Numbers {
-        let processes: f64 = arm.rsplit('-').next().unwrap().parse().unwrap();
-        let each = if arm.starts_with("shared") { sharing } else { private };
-        vec![("pss_mib", 5.0 + each * processes)]
-    }
-    check(
-        "memory",
-        &[
-            ("S-12", Holds, |arm, _, _| held(arm, 7.3, 0.6)),
-            ("S-12", Fails, |arm, _, _| held(arm, 2.4, 0.6)),
-            ("S-12", Fails, |arm, _, _| held(arm, 1.0, 1.0)),
-        ],
-    );
+fn shared_processors() {
     // Two processors that the load shares decide nothing, whatever they show.
     for claim in ["S-1", "S-2", "S-3", "S-4", "S-6"] {
         let judged = verdict(claim, "systor12-fig2", nothing);
@@ -434,17 +398,6 @@ fn kernels_and_workloads() {
         vec![("good_per_s", 700.0 * rate.min(1.0) * most)]
     });
     assert_ne!(third.verdict, Holds, "{third:?}");
-    check(
-        "think-times",
-        &[
-            ("P-3", Fails, nothing),
-            ("P-3", Holds, |arm, rate, cell| {
-                let none = cell.levels["workload.think"] == "none";
-                let peak = if (arm == "nginx") == none { 1.2 } else { 1.0 };
-                vec![("good_per_s", 700.0 * rate.min(1.0) * peak)]
-            }),
-        ],
-    );
 }
 
 #[test]

@@ -82,6 +82,9 @@ pub enum Compared {
     Change(String, [String; 2]),
     /// Ratio of a number of two arms over the ratio of two others.
     Gap(ArmNumber, [[String; 2]; 2]),
+    /// Difference of a number of two arms over that of two others. It is tested as a difference, as
+    /// `Times` is.
+    Rise(ArmNumber, [[String; 2]; 2]),
     /// Throughput of an arm at the highest rate over its peak; of two arms, one over the other.
     Kept(String, Option<String>),
 }

@@ -45,6 +45,7 @@ struct AskTable {
     value: Option<Spanned<ArmNames>>,
     change: Option<Spanned<ArmNames>>,
     gap: Option<Spanned<ArmNames>>,
+    rise: Option<Spanned<ArmNames>>,
     kept: Option<Spanned<ArmNames>>,
     of: Option<Spanned<String>>,
     at: Option<Spanned<String>>,
@@ -66,7 +67,7 @@ struct TellTable {
 
 impl AskTable {
     /// Keys that say what is compared; each comparison has one of them.
-    fn forms(&self) -> [(&'static str, Option<&Spanned<ArmNames>>); 7] {
+    fn forms(&self) -> [(&'static str, Option<&Spanned<ArmNames>>); 8] {
         [
             ("peak", self.peak.as_ref()),
             ("ratio", self.ratio.as_ref()),
@@ -74,6 +75,7 @@ impl AskTable {
             ("value", self.value.as_ref()),
             ("change", self.change.as_ref()),
             ("gap", self.gap.as_ref()),
+            ("rise", self.rise.as_ref()),
             ("kept", self.kept.as_ref()),
         ]
     }
@@ -125,7 +127,8 @@ impl<'de> Deserialize<'de> for ArmNames {
 /// Every key of the rows.
 pub(super) fn known() -> Value {
     let comparison = json!({
-        "peak": 0, "ratio": 0, "times": 0, "value": 0, "change": 0, "gap": 0, "kept": 0,
+        "peak": 0, "ratio": 0, "times": 0, "value": 0, "change": 0, "gap": 0, "rise": 0,
+        "kept": 0,
         "of": 0, "at": 0, "is": 0, "by": 0, "where": { "*": 0 },
     });
     let mut candidate = comparison.clone();
@@ -327,6 +330,10 @@ impl RowReader<'_, '_> {
                 let gap = self.gap(&key, arms);
                 Compared::Gap(of?, gap?)
             }
+            "rise" => {
+                let rise = self.gap(&key, arms);
+                Compared::Rise(of?, rise?)
+            }
             "kept" => self.kept(&key, arms)?,
             _ => {
                 let arm = self.arm(&key, arms);
@@ -334,10 +341,10 @@ impl RowReader<'_, '_> {
             }
         };
         let is = is?;
-        if matches!(of, Compared::Times(..)) && !matches!(is, Range::Above(_) | Range::Below(_)) {
+        let has_multiple = matches!(of, Compared::Times(..) | Compared::Rise(..));
+        if has_multiple && !matches!(is, Range::Above(_) | Range::Below(_)) {
             let at = table.is.as_ref().map_or(start, |is| is.span().start);
-            let what = "`times` is above or below a number, such as \">2\"";
-            self.say(at, format!("{path}.is: {what}"));
+            self.say(at, format!("{path}.is: `{form}` is above or below a number, such as \">2\""));
             return None;
         }
         Some(Comparison { of, at: at.unwrap_or_default(), levels, is })
@@ -578,7 +585,8 @@ says = "!"
             "e.toml:6:6: claim.id: \"S-8B\" is no claim of the papers; did you mean S-8?; a claim",
             "e.toml:7:9: claim.needs: \"disc\" is none of disk, cached, one-processor",
             "e.toml:9:13: claim.asks.peak: \"d\" is no target",
-            "e.toml:10:3: a comparison has one of peak, ratio, times, value, change, gap, kept",
+            "e.toml:10:3: a comparison has one of peak, ratio, times, value, change, gap, \
+             rise, kept",
             "e.toml:11:3: claim.asks.of is missing",
             "e.toml:11:30: claim.asks.is: \"1\" is no range",
             "e.toml:12:44: claim.asks.is: `times` is above or below a number",
