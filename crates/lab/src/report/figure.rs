@@ -16,6 +16,8 @@ named! {
     /// The parts of the page, in its order.
     #[derive(PartialOrd, Ord)]
     pub(crate) enum Section {
+        /// The figure of a paper that the experiment repeats.
+        Drawn = "paper-figure",
         /// What was asked against what was answered.
         Throughput = "throughput",
         /// Times over the load.
@@ -51,6 +53,7 @@ impl Section {
     /// Its heading.
     pub(crate) fn title(self) -> &'static str {
         match self {
+            Self::Drawn => "The paper's figure",
             Self::Throughput => "Throughput",
             Self::Latency => "Latency under load",
             Self::Capacity => "Capacity",

@@ -70,7 +70,7 @@ impl Report<'_> {
             self.breaking(&paper.mark)
         );
         let title = format!("{} {} and ours", paper.mark, drawn.name);
-        Some(Figure::new(Section::Papers, id(&title), title, caption).drawn(drawing))
+        Some(Figure::new(Section::Drawn, id(&title), title, caption).drawn(drawing))
     }
 
     /// Ratios and single numbers of the paper's text, and ours.
@@ -239,6 +239,8 @@ mod tests {
         let figures = figures(&report);
         let names: Vec<&str> = figures.iter().map(|figure| figure.id.as_str()).collect();
         assert_eq!(names, ["paper-e--figure-4-and-ours", "paper-e--in-numbers"]);
+        let first = super::super::page::figures(&report).remove(0);
+        assert_eq!((first.section, first.id.as_str()), (Section::Drawn, names[0]));
         let drawing = figures[0].drawing.as_ref().unwrap();
         let points = drawing["points"].as_array().unwrap();
         assert_eq!((points[0]["x"].as_f64(), points[0]["y"].as_f64()), (Some(1.4), Some(0.63)));
