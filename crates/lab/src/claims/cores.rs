@@ -11,41 +11,6 @@ fn with(claims: &str, arms: &[[&str; 3]], cpus: &str, more: &str) -> String {
     text(claims, &(targets(arms) + &machine + more))
 }
 
-#[test]
-fn cycles_over_cores() {
-    let pinned = [
-        ["one", "symped", "event.processes=1 event.pin=cpu"],
-        ["all", "symped", "event.processes=8 event.pin=cpu"],
-    ];
-    let text = |cpus: &str| with("\"G-7\"", &pinned, cpus, "");
-    fn slower(arm: &str, _: f64, _: &Cell) -> Numbers {
-        vec![("cycles_per_instruction", if arm == "one" { 2.1 } else { 3.9 })]
-    }
-    fn hardly(arm: &str, _: f64, _: &Cell) -> Numbers {
-        vec![("cycles_per_instruction", if arm == "one" { 2.1 } else { 2.3 })]
-    }
-    /// So many of the cycles of an instruction wait for memory.
-    fn waiting(cell: &Cell, stalls: &'static str, few: f64, many: f64) -> Numbers {
-        let of = if cell.target == "one" { few } else { many };
-        let mut world = slower(&cell.target, 1.0, cell);
-        let counts = [("user_instructions", 400.0), ("kernel_instructions", 600.0)];
-        world.extend(counts.into_iter().chain([(stalls, 1_000.0 * of)]));
-        world
-    }
-    let rows: [(&str, Verdict, World); 7] = [
-        ("G-7", Cannot, slower),
-        ("G-7", Fails, hardly),
-        ("G-7", Cannot, nothing),
-        ("G-7", Holds, |_, _, cell| waiting(cell, "stalled_memory", 0.5, 1.8)),
-        ("G-7", Fails, |_, _, cell| waiting(cell, "stalled_memory", 0.5, 0.8)),
-        ("G-7", Holds, |_, _, cell| waiting(cell, "stalled_backend", 0.5, 1.8)),
-        // Not one stall is what a counter says that does not count.
-        ("G-7", Cannot, |_, _, cell| waiting(cell, "stalled_memory", 0.0, 0.0)),
-    ];
-    check_text(&text("0-7"), &rows);
-    check_text(&text("0-1"), &[("G-7", Cannot, slower), ("G-7", Cannot, hardly)]);
-}
-
 /// A claim is about the most processors that a run has, where their number varies.
 #[test]
 fn peaks_with_all_processors() {

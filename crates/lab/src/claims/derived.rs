@@ -5,6 +5,10 @@ use super::processes::{idle_for_the_disk, waiting};
 use crate::experiment::DerivedNumber;
 use crate::record::Record;
 
+/// Cycles that stall on memory, by the counter that tells most of it: what holds the back end up is
+/// memory for the most part.
+const STALLS: [&str; 2] = ["stalled_memory", "stalled_backend"];
+
 /// Computes a number of a trial.
 pub(super) fn derive(run: &Evidence<'_>, what: DerivedNumber, record: &Record) -> Option<f64> {
     match what {
@@ -16,6 +20,12 @@ pub(super) fn derive(run: &Evidence<'_>, what: DerivedNumber, record: &Record) -
         DerivedNumber::RepliesPerBusySecond => {
             let busy_s = number(record, "server_cpu")? / run.left() * number(record, "window_s")?;
             (busy_s > 0.0).then_some(counted(record, "replies")? / busy_s)
+        }
+        DerivedNumber::MemoryStallsLessHalf => {
+            let of = |name| number(record, name);
+            let instructions = of("user_instructions")? + of("kernel_instructions")?;
+            let stalls = STALLS.into_iter().find_map(|name| of(name).filter(|all| *all > 0.0))?;
+            Some(stalls / instructions - of("cycles_per_instruction")? / 2.0)
         }
         DerivedNumber::AsynchronousShare => {
             share(counted(record, "decided_async")?, counted(record, "decided_blocking")?)

@@ -336,7 +336,7 @@ const PREDICATES: &[(&str, Predicate)] = functions! {
     accept: h11;
     blocking: e9 s8b;
     copies: g1 g2 g8;
-    others: g7 s16 s17;
+    others: s16 s17;
     predicted: e17 p1;
     threads: e19;
     tuned: s18;

@@ -1,12 +1,9 @@
-//! Claims on kernels and workloads: S-16, S-17, G-7.
+//! Claims on kernels and workloads: S-16, S-17.
 
-use super::arms::{blocks, copies, one, processes};
+use super::Finding;
 use super::curves::{Curves, Side};
-use super::evidence::{Evidence, Found, number, option, show};
-use super::shown::{Asked, Part, any};
-use super::{Finding, Open, Verdict};
-use crate::experiment::Target;
-use crate::record::{Cell, Record};
+use super::evidence::{Evidence, Found};
+use super::shown::{Part, any};
 use crate::stats::{median, middle, of_rows_and_columns};
 
 /// By so much more read-ahead is to move a peak than the server does, as a standard deviation.
@@ -83,64 +80,4 @@ fn smaller(places: [(Evidence<'_>, &str); 2], arm: &str, all: &[&str]) -> Found<
         }
     }
     Ok(any(&asked))
-}
-
-/// With more cores an instruction takes more cycles, because of memory.
-pub(super) fn g7(run: &Evidence<'_>) -> Found<Finding> {
-    let pinned = |target: &&Target| option(target, "event.pin") == "cpu";
-    let several = |target: &&Target| !blocks(target) && processes(target).max(copies(target)) > 1;
-    let missing = "one pinned process, and pinned ones (or copies) on as many processors";
-    let alone = one(run).ok().filter(pinned).ok_or(missing)?;
-    let (mut told, mut asked, mut causes) = (Vec::new(), Vec::new(), Vec::new());
-    for all in run.regattas().filter(pinned).filter(several) {
-        let [few, many] = run.tops([&alone.name, &all.name])?;
-        causes.extend(cause(run, [&few, &many]));
-        let ratio = run.ratio(&many, &few, "cycles_per_instruction")?;
-        let what = format!("cycles for each instruction, {} over {}", all.name, alone.name);
-        told.push(format!("{what}: {}", show(&ratio)));
-        asked.push(ratio.above(1.5, what));
-    }
-    if asked.is_empty() {
-        return Err(missing.to_owned());
-    }
-    let why = "half more cycles for each instruction are asked";
-    let finding = Finding::all(told.join("; "), why, &asked).on(run.processors(4));
-    Ok(match finding.verdict {
-        Verdict::Holds if !causes.is_empty() => {
-            let why = "half more cycles for each instruction are asked, and of those more half in \
-                       stalls on memory";
-            Finding::all(finding.ours, why, &[asked, causes].concat())
-        }
-        Verdict::Holds => {
-            let lacks = run.lacks();
-            let needs = format!("{MEMORY} (measure.stalls){lacks}");
-            let why = format!("it is half more; that memory is why takes {needs}");
-            Finding::open(finding.ours, why, Open::Machine { needs })
-        }
-        _ => finding,
-    })
-}
-
-/// The counters of stalls that tell of memory, the one that tells more of it first: what holds the
-/// back end up is memory for the most part.
-const STALLS: [&str; 2] = ["stalled_memory", "stalled_backend"];
-/// The same in words.
-const MEMORY: &str = "counters of cycles that stalled on memory or in the back end";
-
-/// Of the cycles that an instruction takes more with all processors, whether half are stalls on
-/// memory; None where those were not counted.
-fn cause(run: &Evidence<'_>, [few, many]: [&Cell; 2]) -> Option<Asked> {
-    let rest = |name: &'static str| {
-        move |record: &Record| {
-            let of = |name| number(record, name);
-            let instructions = of("user_instructions")? + of("kernel_instructions")?;
-            let stalled = of(name).filter(|cycles| *cycles > 0.0)? / instructions;
-            Some(stalled - of("cycles_per_instruction")? / 2.0)
-        }
-    };
-    STALLS.into_iter().find_map(|name| {
-        let more = run.between(name, (many, few), rest(name), |many, few| many - few).ok()?;
-        let what = format!("{name} for each instruction, less half of all that it takes more,");
-        Some(more.above(0.0, what))
-    })
 }

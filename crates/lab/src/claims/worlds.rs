@@ -97,6 +97,7 @@ fn usual(name: &str, rate: f64) -> f64 {
         GOOD if rate > 0.0 => 1_000.0 * rate.min(1.0),
         GOOD => 1_000.0,
         "window_s" => 1.0,
+        "memory_stalls_less_half" => 100.0,
         // Most of them are shares.
         name if DerivedNumber::named(name).is_some() => 0.3,
         _ => 100.0,
@@ -297,6 +298,15 @@ impl<'a> World<'a> {
             let value = self.get(at, name);
             match DerivedNumber::named(name) {
                 None => all.push(shown(name, value)),
+                Some(DerivedNumber::MemoryStallsLessHalf) => {
+                    let cycles = self.get(at, "cycles_per_instruction");
+                    let stalls = 1_000.0 * (value + cycles / 2.0);
+                    all.extend([
+                        shown("user_instructions", 500.0),
+                        shown("kernel_instructions", 500.0),
+                    ]);
+                    all.push(shown("stalled_memory", stalls));
+                }
                 Some(derived) => all.extend(parts(derived, value, window_s, left)),
             }
         }
@@ -352,6 +362,7 @@ fn parts(derived: DerivedNumber, value: f64, window_s: f64, left: f64) -> Vec<Sh
         DerivedNumber::LaioInlineShare => {
             vec![shown("laio_inline", value), shown("laio_deferred", 1.0 - value)]
         }
+        DerivedNumber::MemoryStallsLessHalf => unreachable!("it is made of the cycles, too"),
         DerivedNumber::HelperTasks => vec![shown("helper_tasks_read", value)],
         DerivedNumber::OtherStagesThreads => vec![shown("parse.threads_open_max", value)],
     }

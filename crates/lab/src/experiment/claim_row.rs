@@ -125,6 +125,8 @@ named! {
         SelectShare = "select_share",
         /// Replies for each second in which one process is busy.
         RepliesPerBusySecond = "replies_per_busy_s",
+        /// Cycles that stall on memory for each instruction, less half of all that it takes.
+        MemoryStallsLessHalf = "memory_stalls_less_half",
         /// Share of the reads that are decided to be asynchronous.
         AsynchronousShare = "asynchronous_share",
         /// Share of LAIO's operations that complete at once.
