@@ -38,7 +38,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// As the comparison asks.
+    /// Limits that are far on the side that the comparison asks for.
     fn so(one: &Comparison, far: f64) -> Self {
         // No arm answers more at the highest rate than at its peak.
         let most = if matches!(one.of, Compared::Kept(_, None)) { 1.0 } else { f64::INFINITY };
@@ -55,7 +55,7 @@ impl Wanted {
         Self { one: one.clone(), low, high }
     }
 
-    /// Not as it asks.
+    /// Limits on the other side.
     fn not(one: &Comparison, far: f64) -> Self {
         let is = match one.is {
             Range::Above(low) => Range::Below(low),
