@@ -331,3 +331,41 @@ fn a_verdict_agrees_with_the_interval_next_to_it() {
     judge_together(few.iter_mut(), 1);
     assert_eq!(few[1], alone, "a family of one");
 }
+
+/// The promises of the method at any noise: one program compared with itself, verdicts on planted
+/// differences, and the differences that are found.
+#[test]
+fn errors_are_as_rare_as_is_promised() {
+    let blocks_of = |random: &mut Random, ratio: f64, noise: f64, blocks: usize| {
+        let mut trial = || (noise * random.normal()).exp();
+        let pairs: Vec<(f64, f64)> = (0..blocks).map(|_| (ratio * trial(), trial())).collect();
+        compare(&pairs).unwrap()
+    };
+    for (noise, seed) in [(0.05, 50), (0.1, 100), (0.25, 250)] {
+        let mut random = Random::new(seed);
+        for blocks in [5, 8, 12] {
+            let mut held = 0;
+            for _ in 0..500 {
+                let same = blocks_of(&mut random, 1.0, noise, blocks);
+                held += u32::from(same.verdict() == Verdict::NoDifference);
+            }
+            let share = f64::from(held) / 500.0;
+            assert!((0.93..=0.97).contains(&share), "A/A at {noise}, {blocks} blocks: {share}");
+            let mut wrong = 0;
+            for run in 0..200 {
+                let (ratio, opposite) = match run % 2 {
+                    0 => (0.95, Verdict::More),
+                    _ => (1.05, Verdict::Less),
+                };
+                let effect = blocks_of(&mut random, ratio, noise, blocks);
+                wrong += u32::from(effect.verdict() == opposite);
+            }
+            assert!(wrong <= 10, "at {noise}, {blocks} blocks: {wrong} of 200 are wrong");
+        }
+    }
+    let mut random = Random::new(5);
+    for run in 0..10 {
+        let effect = blocks_of(&mut random, 0.95, 0.05, 40);
+        assert_eq!(effect.verdict(), Verdict::Less, "planted difference {run}: {effect:?}");
+    }
+}
