@@ -17,7 +17,6 @@ mod quantile;
 mod random;
 mod rank;
 mod steady;
-mod variance;
 mod welch;
 
 pub use best::{Best, Blocks, middle, peak, with};
@@ -30,7 +29,6 @@ pub use quantile::order_statistic_interval;
 pub use random::Random;
 pub use rank::wilcoxon;
 pub use steady::{Steady, mser5, steady};
-pub use variance::of_rows_and_columns;
 pub use welch::welch;
 
 /// The middle of `values`; NaN for none, which no comparison passes.

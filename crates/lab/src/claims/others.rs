@@ -4,10 +4,15 @@ use super::Finding;
 use super::curves::{Curves, Side};
 use super::evidence::{Evidence, Found};
 use super::shown::{Part, any};
-use crate::stats::{median, middle, of_rows_and_columns};
+use crate::stats::{Blocks, mean, middle, with};
 
-/// By so much more read-ahead is to move a peak than the server does, as a standard deviation.
+/// Read-ahead is to move peaks by more than the server does, by this logarithm.
 const MORE: f64 = 0.05;
+
+/// Distance between the largest and the smallest of some means.
+fn spread(means: impl Iterator<Item = f64> + Clone) -> f64 {
+    means.clone().fold(f64::NEG_INFINITY, f64::max) - means.fold(f64::INFINITY, f64::min)
+}
 
 /// How far the kernel reads ahead decides more than the server does.
 pub(super) fn s16(run: &Evidence<'_>) -> Found<Finding> {
@@ -22,28 +27,33 @@ pub(super) fn s16(run: &Evidence<'_>) -> Found<Finding> {
         sides.extend(arms.iter().map(|arm| (run.with(path, level), *arm)));
     }
     let peaks = Curves::of(&sides)?.each_peak();
-    let in_block = |block: &u32| -> Option<[f64; 2]> {
-        let all: Option<Vec<f64>> = peaks.iter().map(|side| side.get(block).copied()).collect();
-        let rows: Vec<Vec<f64>> = all?.chunks(arms.len()).map(<[f64]>::to_vec).collect();
-        of_rows_and_columns(&rows)
+    let spread_over = |by_server: bool| -> Blocks {
+        let in_block = |block: &u32| {
+            let all: Option<Vec<f64>> = peaks.iter().map(|side| side.get(block).copied()).collect();
+            let all = all?;
+            let rows = || all.chunks(arms.len());
+            let column = |at: usize| mean(&rows().map(|row| row[at]).collect::<Vec<f64>>());
+            let spread = match by_server {
+                true => spread((0..arms.len()).map(column)),
+                false => spread(rows().map(mean)),
+            };
+            Some((*block, spread))
+        };
+        peaks[0].keys().filter_map(in_block).collect()
     };
-    let blocks: Vec<[f64; 2]> = peaks[0].keys().filter_map(in_block).collect();
-    let more: Vec<f64> = blocks.iter().map(|[kernel, server]| kernel - server).collect();
+    let [kernel, server] = [false, true].map(spread_over);
+    let more = with(&kernel, &server, |kernel, server| kernel - server);
     let missing = || "blocks with valid trials of every arm at every read-ahead: four".to_owned();
-    let more = run.of_values(&more).ok_or_else(missing)?;
-    let moves = |at: usize| {
-        let all: Vec<f64> = blocks.iter().map(|block| block[at]).collect();
-        100.0 * median(&all).max(0.0).sqrt()
-    };
+    let more = run.of_values(&more.into_values().collect::<Vec<f64>>()).ok_or_else(missing)?;
     let ours = format!(
-        "read-ahead moves a peak by {:.0} %, the server by {:.0} % (standard deviations)",
-        moves(0),
-        moves(1)
+        "read-ahead moves a peak by {:.0} %, the server by {:.0} %",
+        100.0 * middle(&kernel).exp_m1(),
+        100.0 * middle(&server).exp_m1()
     );
-    let why = "variances of the logarithms of peaks that either makes, without that of the noise; \
-               a standard deviation of 5 % more is more";
-    let what = "the variance by read-ahead less that by the server";
-    Ok(Finding::all(ours, why, &[more.above(MORE * MORE, what)]))
+    let why = "the largest ratio of peaks between amounts of read-ahead, over all servers, and \
+               between servers, over all amounts; 5 % more is more";
+    let what = "the logarithm of the ratio by read-ahead less that by the server";
+    Ok(Finding::all(ours, why, &[more.above(MORE, what)]))
 }
 
 /// The arm with the largest area under its curve among the cells that `run` looks at.
