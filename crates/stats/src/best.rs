@@ -6,7 +6,7 @@
 //! a side is ahead by at least what the mean of its contenders is above each of the other's. That
 //! takes no model of the curve, and no more certainty where there are more candidates.
 
-use super::{Interval, Located, count, median};
+use super::{Interval, Located, count, median, shared};
 use std::collections::BTreeMap;
 
 /// A number from each block.
@@ -28,18 +28,23 @@ const BEHIND: f64 = 0.9;
 
 /// The best of some less the best of others, and how surely.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Best {
-    /// The contenders of the one side together, less those of the other.
-    middle: Located,
-    /// The one side's contenders together, less each of the other's.
-    ahead: Vec<Located>,
-    /// Each of the one side's contenders, less the other's together.
-    behind: Vec<Located>,
+pub enum Best {
+    /// Candidates of either side, such as an arm at several rates.
+    Peaks {
+        /// The contenders of the one side together, less those of the other.
+        middle: Located,
+        /// The one side's contenders together, less each of the other's.
+        ahead: Vec<Located>,
+        /// Each of the one side's contenders, less the other's together.
+        behind: Vec<Located>,
+    },
+    /// Each of the one side (a row), less each of the other.
+    Pairs(Vec<Vec<Located>>),
 }
 
 impl From<Located> for Best {
     fn from(only: Located) -> Self {
-        Self { middle: only, ahead: vec![only], behind: vec![only] }
+        Self::Pairs(vec![vec![only]])
     }
 }
 
@@ -51,33 +56,77 @@ impl Best {
         let (one, other) = (together(&above), together(&below));
         let ahead: Option<Vec<Located>> = below.iter().map(|b| difference(&one, b)).collect();
         let behind: Option<Vec<Located>> = above.iter().map(|a| difference(a, &other)).collect();
-        Some(Self { middle: difference(&one, &other)?, ahead: ahead?, behind: behind? })
+        let middle = difference(&one, &other)?;
+        Some(Self::Peaks { middle, ahead: ahead?, behind: behind? })
     }
 
     /// By how much the best of the one is above the best of the other.
     pub fn middle(&self) -> f64 {
-        self.middle.middle()
+        self.decisive().middle()
     }
 
     /// Number of blocks that have both.
     pub fn values(&self) -> usize {
-        self.middle.values()
+        match self {
+            Self::Peaks { middle, .. } => middle.values(),
+            Self::Pairs(rows) => {
+                rows.iter().flatten().map(Located::values).min().unwrap_or_default()
+            }
+        }
     }
 
-    /// The interval at `level`, such as 0.95, however many candidates there are.
+    /// The interval at `level`, such as 0.95, however many candidates there are. The best of a row
+    /// of pairs is what it is above each, and the best row counts. So the ends are those of pairs,
+    /// whose intervals all together hold the truth at `level` (the comparison with the best of Hsu
+    /// 1984, with Bonferroni's quantile and without his constraint to 0).
     pub fn interval(&self, level: f64) -> Interval {
-        let lows = self.ahead.iter().map(|one| one.interval(level).low);
-        let highs = self.behind.iter().map(|one| one.interval(level).high);
-        Interval {
-            low: lows.fold(f64::INFINITY, f64::min),
-            high: highs.fold(f64::NEG_INFINITY, f64::max),
+        match self {
+            Self::Peaks { ahead, behind, .. } => {
+                let lows = ahead.iter().map(|one| one.interval(level).low);
+                let highs = behind.iter().map(|one| one.interval(level).high);
+                Interval {
+                    low: lows.fold(f64::INFINITY, f64::min),
+                    high: highs.fold(f64::NEG_INFINITY, f64::max),
+                }
+            }
+            Self::Pairs(rows) => {
+                let level = shared(level, self.pairs());
+                let best = |end: fn(Interval) -> f64| {
+                    let ends = |row: &Vec<Located>| {
+                        let ends = row.iter().map(|pair| end(pair.interval(level)));
+                        ends.fold(f64::INFINITY, f64::min)
+                    };
+                    rows.iter().map(ends).fold(f64::NEG_INFINITY, f64::max)
+                };
+                Interval { low: best(|one| one.low), high: best(|one| one.high) }
+            }
         }
     }
 
     /// About how many blocks of this spread tell at `level` on which side of `limit` it is; None if
     /// a thousand do not.
     pub fn enough(&self, limit: f64, level: f64) -> Option<usize> {
-        self.middle.enough(limit, level)
+        self.decisive().enough(limit, shared(level, self.pairs()))
+    }
+
+    /// The pair in the middle: the closest of the row that is the furthest ahead.
+    fn decisive(&self) -> &Located {
+        let by_middle = |a: &&Located, b: &&Located| a.middle().total_cmp(&b.middle());
+        match self {
+            Self::Peaks { middle, .. } => middle,
+            Self::Pairs(rows) => {
+                let closest = rows.iter().filter_map(|row| row.iter().min_by(by_middle));
+                closest.max_by(by_middle).expect("each side has an arm")
+            }
+        }
+    }
+
+    /// Number of pairs that share the chance to be misled.
+    fn pairs(&self) -> usize {
+        match self {
+            Self::Peaks { .. } => 1,
+            Self::Pairs(rows) => rows.iter().map(Vec::len).sum(),
+        }
     }
 }
 
@@ -210,5 +259,33 @@ mod tests {
         let few: Blocks = value(1.0).into_iter().take(3).collect();
         assert_eq!(Best::of(&[few], &[value(0.0)]), None, "three blocks tell nothing");
         assert_eq!(Best::of(&[], &[value(0.0)]), None);
+    }
+
+    /// Arms at one rate: the best of two, 5 % ahead of the best of three, is found ahead, and the
+    /// interval holds the truth wherever it is.
+    #[test]
+    fn the_best_of_some_is_told_from_the_best_of_others() {
+        let mut random = Random::new(37);
+        for (ahead, least) in [(1.05_f64, 90), (1.0, 0)] {
+            let (mut more, mut held) = (0, 0);
+            for _ in 0..200 {
+                let mut arm = |times: f64| -> Vec<f64> {
+                    (0..10).map(|_| times.ln() + 0.02 * random.normal()).collect()
+                };
+                let [above, below] = [vec![0.9, ahead], vec![1.0, 0.95, 1.0]]
+                    .map(|side| side.into_iter().map(&mut arm).collect::<Vec<_>>());
+                let less = |a: &Vec<f64>, b: &Vec<f64>| {
+                    let apart: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+                    Located::of(&apart).unwrap()
+                };
+                let row = |a: &Vec<f64>| below.iter().map(|b| less(a, b)).collect();
+                let best = Best::Pairs(above.iter().map(row).collect());
+                let interval = best.interval(0.95);
+                more += u32::from(interval.low > 0.0);
+                held += u32::from(interval.contains(ahead.ln()));
+            }
+            assert!(more >= least && held >= 190, "{ahead}: {more} more, {held} hold it");
+            assert!(ahead > 1.0 || more <= 5, "equal: {more} more");
+        }
     }
 }

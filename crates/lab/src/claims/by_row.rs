@@ -4,15 +4,17 @@ use super::curves::Side;
 use super::derived::derive;
 use super::evidence::{Evidence, Found, GOOD, Shown, counted, number, show};
 use super::processes::{needs_cached, waits};
-use super::shown::{Asked, Part, all_among, any_part};
+use super::shown::{Asked, Part, all_among, any_part, located_ratio};
 use super::{Claim, Finding, Verdict};
+use crate::analysis::pairing::both;
+use crate::analysis::pairs;
 use crate::experiment::claim_index::Range;
 use crate::experiment::{
     ArmAt, ArmNumber, ClaimAsk, ClaimRow, Compared, Comparison, LevelChoice, Need, RatePlace, Tell,
     TrialNumber,
 };
 use crate::record::{AGAIN, Cell, Record};
-use crate::stats::{Blocks, middle, with};
+use crate::stats::{Best, Blocks, Located, middle, with};
 
 /// Metric that stands for peaks where the load shares the server's processors.
 const SHARED: &str = "cpu_us_per_reply";
@@ -184,6 +186,26 @@ fn sides<'a, 's>(run: &Evidence<'a>, names: &'s [String]) -> Vec<Side<'a, 's>> {
     names.iter().map(|name| (*run, name.as_str())).collect()
 }
 
+/// The best of some arms over the best of others: at their peaks, or at the rate that the row names.
+/// There each is compared with each, block by block.
+fn best_at(run: &Evidence<'_>, above: &[String], below: &[String], at: RatePlace) -> Found<Shown> {
+    if at == RatePlace::Highest {
+        return Evidence::best_of(&sides(run, above), &sides(run, below));
+    }
+    let pair = |arm: &String, other: &String| -> Found<Located> {
+        let [one, two] = cells(run, [arm, other], at)?;
+        let [a, b] = both(run.run, [&one, &two], |record| number(record, GOOD));
+        located_ratio(&pairs(&a, &b)).ok_or_else(|| {
+            format!("blocks with valid trials of both {arm} and {other}: four at least")
+        })
+    };
+    let row = |arm: &String| -> Found<Vec<Located>> {
+        below.iter().map(|other| pair(arm, other)).collect()
+    };
+    let rows: Found<Vec<Vec<Located>>> = above.iter().map(row).collect();
+    Ok(Shown::best(Best::Pairs(rows?)).among(run.looks))
+}
+
 /// Words for the arms of one side of peaks.
 fn side(names: &[String]) -> String {
     match names {
@@ -253,7 +275,7 @@ impl<'a> Judging<'a> {
         let again = format!("{baseline}{AGAIN}");
         let itself = match &one.of {
             _ if !self.tells_floors => return None,
-            Compared::Peak(_) => Evidence::best_of(&[(*run, &*again)], &[(*run, baseline)]),
+            Compared::Peak(_) => best_at(run, &[again], &[baseline.to_owned()], at),
             Compared::Ratio(of, _) => {
                 let [again, first] = cells(run, [&again, baseline], at).ok()?;
                 run.times((&again, &first), |record| value(run, of, record))
@@ -289,7 +311,7 @@ impl<'a> Judging<'a> {
         at: RatePlace,
     ) -> Found<(Shown, String)> {
         match &one.of {
-            Compared::Peak([above, below]) => self.peak(run, above, below),
+            Compared::Peak([above, below]) => self.peak(run, above, below, at),
             Compared::Ratio(of, arms) => {
                 let ([above, below], [at, below_at]) = two(run, arms, at)?;
                 let [arm, baseline] = [&above.arm, &below.arm];
@@ -328,16 +350,16 @@ impl<'a> Judging<'a> {
         run: &Evidence<'a>,
         above: &[String],
         below: &[String],
+        at: RatePlace,
     ) -> Found<(Shown, String)> {
         if self.is_shared {
             return processor_time(run, [&above[0], &below[0]]);
         }
-        let shown = Evidence::best_of(&sides(run, above), &sides(run, below))?;
         let what = match above {
             [name] => format!("{name}'s peak over {}", side(below)),
             names => format!("the best peak of {} over {}", names.join(", "), side(below)),
         };
-        Ok((shown, what))
+        Ok((best_at(run, above, below, at)?, what + &at_words(at)))
     }
 
     /// The number of one arm less a multiple of another's.
@@ -450,11 +472,10 @@ fn places(run: &Evidence<'_>, one: &Comparison) -> Found<Vec<RatePlace>> {
             run.common([&one.arm, &other.arm])?.into_iter().map(|(rate, _)| rate).collect()
         }
         Compared::Value(_, arm) => run.rates(&arm.arm)?.into_iter().map(|(rate, _)| rate).collect(),
-        Compared::Peak(_)
-        | Compared::Change(..)
-        | Compared::Gap(..)
-        | Compared::Rise(..)
-        | Compared::Kept(..) => return Ok(vec![RatePlace::Highest]),
+        Compared::Peak(_) => return Ok(vec![one.at]),
+        Compared::Change(..) | Compared::Gap(..) | Compared::Rise(..) | Compared::Kept(..) => {
+            return Ok(vec![RatePlace::Highest]);
+        }
     };
     let here = rates.into_iter().filter(|rate| (from..=to).contains(rate));
     let here: Vec<RatePlace> = here.map(RatePlace::Near).collect();
@@ -700,6 +721,26 @@ mod tests {
             { ratio = ["new", "old"], of = "wait_ns", at = "0.9x..1.3x", is = ">4" },
         ] }]"#;
         check_text(&with(any), &[("mine", Holds, |arm, rate, _| waits(arm, rate, 1.0))]);
+    }
+
+    /// At 1x the new build answers a fifth more than both others, elsewhere as much.
+    #[test]
+    fn the_best_of_several_is_compared_at_the_rate_that_a_row_names() {
+        let ahead: World = |arm, rate, _| {
+            let times = if arm == "new" && rate == 1.0 { 1.2 } else { 1.0 };
+            vec![("good_per_s", 1_000.0 * times)]
+        };
+        for (ask, verdict) in [
+            (r#"peak = ["new", ["old", "other"]], at = "1x", is = ">1.05""#, Holds),
+            (r#"peak = ["new", ["old", "other"]], at = "1.2x", is = ">1.05""#, Fails),
+            (r#"peak = ["new", ["old", "other"]], at = "1.2x", is = "=3%""#, Holds),
+            (r#"peak = [["new", "other"], "old"], at = "1x", is = "1.1..1.3""#, Holds),
+            (r#"peak = [["old", "other"], "new"], at = "1x", is = "<0.95""#, Holds),
+        ] {
+            let told = judged(&format!("asks = [{{ {ask} }}]"), ahead);
+            assert_eq!(told.verdict, verdict, "{ask}: {told:?}");
+            assert!(told.ours.contains("noise floor"), "{told:?}");
+        }
     }
 
     #[test]

@@ -29,15 +29,9 @@ impl Shown {
         Some(Self::from(Located::sampled(share, samples)?.into(), false))
     }
 
-    /// Of a pair from each block, as a ratio; None below four. Pairs with a number below 0, or
-    /// with nothing but zeros, have none.
+    /// Of a pair from each block, as a ratio; None below four.
     pub(crate) fn ratio(pairs: &[(f64, f64)]) -> Option<Self> {
-        let log = |(above, below): &(f64, f64)| {
-            let usable = *above >= 0.0 && *below >= 0.0 && above + below > 0.0;
-            usable.then(|| (above / below).clamp(1.0 / RATIO_MAX, RATIO_MAX).ln())
-        };
-        let logs: Vec<f64> = pairs.iter().filter_map(log).collect();
-        Some(Self::from(Located::of(&logs)?.into(), true))
+        Some(Self::from(located_ratio(pairs)?.into(), true))
     }
 
     /// Of the best of some over the best of others, by their logarithms.
@@ -98,6 +92,16 @@ impl Shown {
     fn asked(&self, low: f64, high: f64, what: impl Into<String>) -> Asked {
         Asked { what: what.into(), shown: self.clone(), low, high, inside: true }
     }
+}
+
+/// The logarithm of a ratio, a pair from each block; None below four. Pairs with a number below 0, or
+/// with nothing but zeros, have none.
+pub(super) fn located_ratio(pairs: &[(f64, f64)]) -> Option<Located> {
+    let log = |(above, below): &(f64, f64)| {
+        let usable = *above >= 0.0 && *below >= 0.0 && above + below > 0.0;
+        usable.then(|| (above / below).clamp(1.0 / RATIO_MAX, RATIO_MAX).ln())
+    };
+    Located::of(&pairs.iter().filter_map(log).collect::<Vec<f64>>())
 }
 
 /// `0.74 (0.72 to 0.77)`.
