@@ -44,6 +44,10 @@ pub struct Analysis {
     pub blocks: (u32, u32),
     /// Trials that count, and those that do not.
     pub trials: (usize, usize),
+    /// Each arm with its trials that count, and all of its attempts: an arm of which more are left
+    /// out than of others is compared by its better ones.
+    #[serde(default)]
+    pub validity: BTreeMap<String, (usize, usize)>,
     /// The answer in a sentence or two.
     pub answer: String,
 }
@@ -149,6 +153,7 @@ impl Analysis {
             effects,
             also: also.collect(),
             trials: (valid, run.records.len() - valid),
+            validity: validity(run),
             answer: String::new(),
         };
         analysis.calibration = analysis.calibration();
@@ -383,6 +388,17 @@ fn whole_blocks(run: &Run) -> u32 {
     let whole = |block: &u32| cells.iter().all(|cell| missing(cell) || has(*block, cell));
     let blocks = (0..run.experiment.measure.blocks).filter(whole).count();
     u32::try_from(blocks).unwrap_or(u32::MAX)
+}
+
+/// Trials of each arm that count, and all of its attempts.
+fn validity(run: &Run) -> BTreeMap<String, (usize, usize)> {
+    let mut all = BTreeMap::<String, (usize, usize)>::new();
+    for record in &run.records {
+        let (valid, attempts) = all.entry(record.cell.arm.clone()).or_default();
+        *valid += usize::from(record.valid);
+        *attempts += 1;
+    }
+    all
 }
 
 /// The value of a metric in each block, of the trials that count.

@@ -4,6 +4,7 @@ use super::*;
 use crate::experiment::plan::order;
 use crate::experiment::{Scale, library, parse};
 use crate::journal::manifest::Manifest;
+use crate::report::Report;
 use crate::stats::Random;
 
 /// A run of `experiment` in which `value` says what each cell shows, before 1 % of noise and a
@@ -141,6 +142,10 @@ fn invalid_trials_count_for_nothing_and_are_counted() {
     let b = analysis.cells.iter().find(|one| one.cell.arm == "b").unwrap();
     assert_eq!((b.trials, b.invalid), (11, 1));
     assert_eq!((analysis.blocks, analysis.trials), ((12, 11), (47, 1)));
+    assert_eq!((analysis.validity["a"], analysis.validity["b"]), ((12, 12), (11, 12)));
+    let report = Report::of(&run);
+    let line = "47 trials count, 1 do not (b: 11 of 12 count)";
+    assert!(report.badges().iter().any(|badge| badge == line), "{:?}", report.badges());
     run.records.iter_mut().for_each(|record| record.valid = false);
     assert!(Analysis::of(&run).answer.starts_with("Nothing can be said"));
     run.records.clear();

@@ -174,7 +174,7 @@ impl Report<'_> {
         (all > 0).then(|| format!("A/A: {held} of {all} intervals hold 1"))
     }
 
-    fn badges(&self) -> Vec<String> {
+    pub(crate) fn badges(&self) -> Vec<String> {
         let analysis = &self.analysis;
         let (planned, whole) = analysis.blocks;
         let (valid, invalid) = analysis.trials;
@@ -183,7 +183,14 @@ impl Report<'_> {
         if whole >= planned {
             badges.push(format!("{planned} blocks"));
         }
-        badges.push(format!("{valid} trials count, {invalid} do not"));
+        let by_arm = analysis.validity.iter().filter(|(_, (valid, all))| valid < all);
+        let by_arm = by_arm.map(|(arm, (valid, all))| format!("{arm}: {valid} of {all} count"));
+        let by_arm: Vec<String> = by_arm.collect();
+        let by_arm = match by_arm.as_slice() {
+            [] => String::new(),
+            lines => format!(" ({})", lines.join(", ")),
+        };
+        badges.push(format!("{valid} trials count, {invalid} do not{by_arm}"));
         let told = |verdict| self.claims.iter().filter(|one| one.verdict == verdict).count();
         if !self.claims.is_empty() {
             badges.push(format!(
