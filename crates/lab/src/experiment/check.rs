@@ -79,7 +79,7 @@ fn of_values(experiment: &Experiment) -> Vec<String> {
 }
 
 /// Faults of values that do not go together.
-fn of_whole(experiment: &Experiment) -> [(bool, &'static str); 15] {
+fn of_whole(experiment: &Experiment) -> [(bool, &'static str); 16] {
     let Experiment { name, question, expect, workload, machine, measure, .. } = experiment;
     let Workload { preset, root, ask, log, slo, model, .. } = workload;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_+.".contains(c);
@@ -113,6 +113,11 @@ fn of_whole(experiment: &Experiment) -> [(bool, &'static str); 15] {
                 Loop::PartlyOpen => true,
             }),
             "calibrate.loop is closed, or with workload.loop = \"open\" open",
+        ),
+        (
+            experiment.calibrate.as_ref().is_some_and(|calibrate| calibrate.disk_wait > 0.0)
+                && experiment.environment.disk.is_none(),
+            "calibrate.disk_wait takes environment.disk",
         ),
         (measure.stalls && !measure.counters, "measure.stalls takes measure.counters"),
         (

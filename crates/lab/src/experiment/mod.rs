@@ -116,6 +116,14 @@ impl Experiment {
     pub(crate) fn varies(&self, path: &str) -> bool {
         self.factors.iter().any(|factor| factor.path == path)
     }
+
+    /// Takes what a run has found before its first trial.
+    pub(crate) fn take_found(&mut self, layout: Option<CpuLayout>, seek_ms: Option<f64>) {
+        self.machine.layout = layout.unwrap_or(self.machine.layout);
+        if let (Some(seek_ms), Some(disk)) = (seek_ms, &mut self.environment.disk) {
+            disk.seek_ms = seek_ms;
+        }
+    }
 }
 
 /// A server under one configuration.
@@ -285,6 +293,10 @@ pub struct Calibrate {
     /// The load: closed, whose rate it is; or open, of which it is the most good answers.
     #[serde(rename = "loop", default)]
     pub model: Loop,
+    /// The share of the time for which one event loop is to wait for the simulated disk, whose seek
+    /// is found for that; 0: the disk is as the file says.
+    #[serde(default)]
+    pub disk_wait: f64,
     /// Connections of that load.
     pub connections: u32,
     /// Length of each try, seconds.

@@ -13,6 +13,10 @@ const AROUND_S: f64 = 0.8;
 /// Rates of the open loops that calibrate, as multiples of the closed one's.
 pub(crate) const OPEN_MULTIPLES: [f64; 6] = [0.75, 0.8, 0.85, 0.9, 0.95, 1.0];
 
+/// Warm-up and window of a trial of a disk's seek, seconds, and how many there are as a rule.
+pub(crate) const SEEK_TRIAL_S: (f64, f64) = (2.0, 20.0);
+const SEEK_TRIALS: f64 = 3.0;
+
 /// A request that warms a cache, seconds.
 const WARM_REQUEST_S: f64 = 30e-6;
 /// Directories of the papers' scaled presets, and files of each.
@@ -148,7 +152,10 @@ pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
         let cells = count(cells(experiment).len().max(1));
         let times = if calibrate.each_block { (count(trials) / cells).max(1.0) } else { 1.0 };
         let rates = if calibrate.model == Loop::Open { 1 + OPEN_MULTIPLES.len() } else { 1 };
+        let (warm_s, window_s) = SEEK_TRIAL_S;
+        let seek_s = SEEK_TRIALS * (warm_s + window_s + AROUND_S);
         times * count(rates) * f64::from(calibrate.tries) * (calibrate.seconds + AROUND_S)
+            + if calibrate.disk_wait > 0.0 { seek_s } else { 0.0 }
     });
     let layout = match experiment.machine.layout {
         CpuLayout::Auto => {

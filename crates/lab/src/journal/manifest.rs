@@ -27,6 +27,15 @@ pub struct LayoutChoice {
     pub together: f64,
 }
 
+/// The seek of a simulated disk that a run has found, and what it was found for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeekChoice {
+    /// The seek, milliseconds.
+    pub seek_ms: f64,
+    /// The share of the time for which one event loop waited for the disk.
+    pub waits: f64,
+}
+
 /// What a run was made with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -61,6 +70,9 @@ pub struct Manifest {
     /// The layout that was chosen, where the experiment leaves that to a calibration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<LayoutChoice>,
+    /// The seek of the simulated disk, where the experiment leaves that to a calibration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seek: Option<SeekChoice>,
     /// The blocks at each look at its claims, of a run that grows until they are decided; empty: it
     /// is looked at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -87,6 +99,14 @@ pub struct Manifest {
     /// The loads' machine; None: servers and loads were on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other: Option<Other>,
+}
+
+impl Manifest {
+    /// Puts into an experiment what was found before the first trial.
+    pub(crate) fn found_for(&self, experiment: &mut Experiment) {
+        let layout = self.layout.map(|choice| choice.layout);
+        experiment.take_found(layout, self.seek.map(|choice| choice.seek_ms));
+    }
 }
 
 /// Name of the time that a connection between two machines takes.

@@ -147,9 +147,7 @@ impl Run {
                 problems.iter().map(|p| format!("{p}\n")).collect::<String>()
             })?,
         };
-        if let Some(choice) = manifest.layout {
-            experiment.machine.layout = choice.layout;
-        }
+        manifest.found_for(&mut experiment);
         // There is none before the first trial has ended.
         let results = directory.join(RESULTS);
         let bytes = if results.exists() { fs::read(&results).at(&results)? } else { Vec::new() };

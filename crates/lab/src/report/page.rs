@@ -296,6 +296,13 @@ impl Report<'_> {
                 100.0 * choice.together
             );
         }
+        if let Some(choice) = self.run.manifest.seek {
+            words += &format!(
+                "; with a seek of {:.1} ms one event loop waited {:.1} % of the time for the disk",
+                choice.seek_ms,
+                100.0 * choice.waits
+            );
+        }
         words
     }
 

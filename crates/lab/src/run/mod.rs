@@ -4,6 +4,7 @@ mod at_once;
 mod options;
 pub(crate) mod own_files;
 pub(crate) mod saturation;
+mod seek;
 
 pub use options::{Ended, More, Options, Progress};
 
@@ -40,9 +41,7 @@ pub fn open(
 ) -> Result<Run, String> {
     if directory.join("manifest.json").exists() {
         let run = Run::open(directory)?;
-        if let Some(choice) = run.manifest.layout {
-            experiment.machine.layout = choice.layout;
-        }
+        run.manifest.found_for(&mut experiment);
         if !run.manifest.looks.is_empty() {
             experiment.measure.blocks = run.experiment.measure.blocks;
         }
@@ -99,6 +98,10 @@ fn make_missing(run: &mut Run, options: &Options<'_>) -> Result<(), String> {
     if asked.machine.layout == CpuLayout::Auto && options.far.is_none() {
         tell(all, 0, "choosing the layout");
         choose_layout(run, &bench)?;
+    }
+    if seek::is_wanted(run) {
+        tell(all, 0, "calibrating the disk");
+        seek::calibrate(run, &bench, &lacking, options, &directory)?;
     }
     let experiment = run.experiment.clone();
     (bench.experiment, bench.rooms.experiment) = (&experiment, &experiment);

@@ -266,6 +266,20 @@ impl Bench<'_> {
         Ok(Some(peak))
     }
 
+    /// The share of the time for which the baseline waits for the disk, after a warm-up in a window,
+    /// seconds; None: nobody can tell.
+    pub(crate) fn waits_for_disk(
+        &self,
+        times: (f64, f64),
+        outcome: &Path,
+    ) -> Result<Option<f64>, String> {
+        let cell = alone(&self.experiment.baseline, BTreeMap::new());
+        let (found, seen) = self.uncounted(&cell, 1, None, times, outcome)?;
+        let metrics = metrics(&found, &seen);
+        let waited_s = metrics.get("disk_wait_s").copied();
+        Ok(waited_s.filter(|_| seen.seconds > 0.0).map(|waited_s| waited_s / seen.seconds))
+    }
+
     /// Which layout is taken: together, unless the number that decides scatters twice as much there
     /// over trials of the baseline, made in turns.
     pub(crate) fn choose_layout(&self, outcome: &Path) -> Result<LayoutChoice, String> {

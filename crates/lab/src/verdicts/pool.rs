@@ -62,6 +62,10 @@ fn alike(run: &Run, at: usize) -> Vec<String> {
     for own in [Run::UNIT, "measure.blocks", "measure.seed"] {
         all.remove(own);
     }
+    if run.manifest.seek.is_some() {
+        // As slow as it has to be, for the share of the time that is asked for.
+        all.remove("environment.disk.seek_ms");
+    }
     let machine = &run.manifest.machine;
     let mut alike: Vec<String> = all.iter().map(|(name, what)| format!("{name}={what}")).collect();
     alike.extend(["processor", "processors"].map(|name| format!("{:?}", machine.get(name))));
