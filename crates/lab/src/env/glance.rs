@@ -36,6 +36,13 @@ struct Memory {
     cache: Option<f64>,
     /// Pages read again that had been thrown out not long ago.
     refaults: Option<f64>,
+    /// Everything else: of the server, and of the kernel for it, bytes.
+    own: Option<f64>,
+}
+
+/// Memory of the server's group without its page cache, bytes; None: no group, or it does not say.
+pub(super) fn own_memory(groups: &Groups) -> Option<f64> {
+    Memory::of(groups).own
 }
 
 impl Glance {
@@ -56,7 +63,9 @@ impl Memory {
     fn of(groups: &Groups) -> Self {
         let file = groups.memory.as_deref().map(|group| group.join("memory.stat"));
         let text = file.and_then(|file| std::fs::read_to_string(file).ok());
-        text.map(|text| Self::parse(&text)).unwrap_or_default()
+        let found = text.map(|text| Self::parse(&text)).unwrap_or_default();
+        let own = groups.memory_used().zip(found.cache);
+        Self { own: own.map(|(used, cache)| (real(used) - cache).max(0.0)), ..found }
     }
 
     /// Reads `memory.stat` of either version: of the group and those in it.
@@ -75,6 +84,7 @@ impl Memory {
                 "workingset_refault_file",
                 "workingset_refault",
             ]),
+            own: None,
         }
     }
 }
@@ -90,6 +100,9 @@ pub fn numbers(
     let seconds = after.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
     if let Some(cache) = after.memory.cache {
         put("page_cache_mib", cache / MIB);
+    }
+    if let Some(own) = after.memory.own {
+        put("footprint_mib", own / MIB);
     }
     if let (Some(first), Some(last)) = (before.memory.refaults, after.memory.refaults)
         && seconds > 0.0
@@ -258,10 +271,16 @@ mod tests {
     fn the_memory_of_both_versions_is_read() {
         let one = "cache 8192\nworkingset_refault_file 1\ntotal_cache 16384\n\
                    total_workingset_refault_file 3\n";
-        assert_eq!(Memory::parse(one), Memory { cache: Some(16_384.0), refaults: Some(3.0) });
+        assert_eq!(
+            Memory::parse(one),
+            Memory { cache: Some(16_384.0), refaults: Some(3.0), own: None }
+        );
         let two = "anon 1\nfile 4096\nfile_mapped 9\nworkingset_refault_anon 7\n\
                    workingset_refault_file 5\n";
-        assert_eq!(Memory::parse(two), Memory { cache: Some(4_096.0), refaults: Some(5.0) });
+        assert_eq!(
+            Memory::parse(two),
+            Memory { cache: Some(4_096.0), refaults: Some(5.0), own: None }
+        );
         let old = "file 4096\nworkingset_refault 6\n";
         assert_eq!(Memory::parse(old).refaults, Some(6.0));
         assert_eq!(Memory::parse("odd"), Memory::default());
@@ -276,7 +295,11 @@ mod tests {
         let record = Record::begin(&Spec { disk, ..Spec::default() }, "x").unwrap();
         let at = |at_ns, refaults, listen_overflows| Glance {
             at_ns,
-            memory: Memory { cache: Some(4_194_304.0), refaults: Some(refaults) },
+            memory: Memory {
+                cache: Some(4_194_304.0),
+                refaults: Some(refaults),
+                own: Some(2_097_152.0),
+            },
             network: Some(Kernel { listen_overflows, ..Kernel::default() }),
         };
         let (before, after) = (at(1_000_000_000, 10.0, 3), at(3_000_000_000, 30.0, 11));
@@ -284,6 +307,7 @@ mod tests {
         std::fs::remove_file(&log).unwrap();
         for (name, value) in [
             ("page_cache_mib", 4.0),
+            ("footprint_mib", 2.0),
             ("refaults_per_s", 10.0),
             ("listen_overflows_per_s", 4.0),
             ("disk_requests_per_s", 0.5),

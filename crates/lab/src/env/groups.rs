@@ -45,6 +45,14 @@ impl Groups {
         let text = ["memory.limit_in_bytes", "memory.max"].into_iter().find_map(limit)?;
         text.trim().parse().ok()
     }
+
+    /// What the group whose memory is limited has now, page cache included, bytes.
+    pub(super) fn memory_used(&self) -> Option<u64> {
+        let group = self.memory.as_deref()?;
+        let used = |name: &str| std::fs::read_to_string(group.join(name)).ok();
+        let text = ["memory.usage_in_bytes", "memory.current"].into_iter().find_map(used)?;
+        text.trim().parse().ok()
+    }
 }
 
 impl Hierarchies {
@@ -204,7 +212,7 @@ fn enable(group: &Path, controller: &str, ledger: &mut Ledger) -> Result<(), Str
     write(&file, &format!("+{controller}"))
 }
 
-fn set_memory(group: &Path, bytes: u64) -> Result<(), String> {
+pub(super) fn set_memory(group: &Path, bytes: u64) -> Result<(), String> {
     let old = group.join("memory.limit_in_bytes");
     if old.exists() {
         return write(&old, &bytes.to_string());

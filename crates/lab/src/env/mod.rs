@@ -207,6 +207,22 @@ impl Environment {
         &self.record
     }
 
+    /// Memory of its server, without the page cache, bytes; None: no limit, or nobody can tell.
+    pub(crate) fn own_memory(&self) -> Option<f64> {
+        glance::own_memory(&self.record.groups)
+    }
+
+    /// Changes the limit on memory, which it has.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn limit_memory(&self, bytes: u64) -> Result<(), String> {
+        match &self.record.groups.memory {
+            Some(group) => groups::set_memory(group, bytes),
+            None => Ok(()),
+        }
+    }
+
     /// Where the files are, as the server sees it.
     pub fn root(&self) -> Option<&Path> {
         self.record.root.as_deref()

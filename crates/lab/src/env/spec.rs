@@ -27,6 +27,7 @@ mod limit {
     pub(super) const SEEK_MS_MAX: f64 = 1_000.0;
     pub(super) const MEMORY_MIN: u64 = 4 << 20;
     pub(super) const MEMORY_SHARE_MAX: f64 = 100.0;
+    pub(super) const MEMORY_SCALE: (f64, f64) = (1.0, 10_000.0);
     pub(super) const QUOTA_PERCENT: (u32, u32) = (1, 10_000);
     pub(super) const DELAY_MS_MAX: f64 = 10_000.0;
 }
@@ -48,6 +49,9 @@ pub struct Spec {
     pub memory_bytes: u64,
     /// The same as a share of the bytes of the files; [`Spec::limited`] makes bytes of it.
     pub memory_share: Option<f64>,
+    /// Factor by which memory is smaller than on the paper's machine: the server's own memory then
+    /// counts as if it were smaller, too. 0: it counts in full.
+    pub memory_scale: f64,
     /// Where server and client run, and how fast.
     pub cpu: Cpu,
     /// A simulated disk that holds [`Self::files`]; None: the machine's.
@@ -333,6 +337,13 @@ impl Spec {
         self
     }
 
+    /// The limit on memory, bytes, where the server itself takes `own`: what of that a smaller
+    /// server would not take is added.
+    pub(crate) fn limit_with(&self, own: f64) -> u64 {
+        let limits = self.memory_bytes > 0 && self.memory_scale > 1.0;
+        self.memory_bytes + if limits { part(1, own * (1.0 - 1.0 / self.memory_scale)) } else { 0 }
+    }
+
     /// Takes the disk out that the server is to simulate itself: because it was asked for, or since
     /// a machine that lacks this allows no other.
     pub fn take_stand_in(&mut self, lacking: &[Lack]) -> Option<Disk> {
@@ -359,6 +370,7 @@ impl Spec {
         if let Some(share) = self.memory_share.filter(|share| !shares.contains(share)) {
             found.push(format!("memory_share: {share} is not a share of the files"));
         }
+        outside(&mut found, "memory_scale", self.memory_scale, limit::MEMORY_SCALE, true);
         outside(
             &mut found,
             "cpu.quota_percent",
@@ -571,6 +583,22 @@ mod tests {
         assert!(serde_json::from_str::<Spec>("{\"odd\":1}").is_err());
         spec.set("memory_share", "0.5").unwrap();
         assert_eq!((spec.memory_bytes, spec.limited(1 << 20).memory_bytes), (0, 1 << 19));
+    }
+
+    #[test]
+    fn a_smaller_machine_has_a_smaller_server() {
+        for (memory_bytes, memory_scale, own, limit) in [
+            (0, 22.7, 1e7, 0),
+            (1 << 20, 0.0, 1e7, 1 << 20),
+            (1 << 20, 1.0, 1e7, 1 << 20),
+            (1 << 20, 2.0, 1e6, (1 << 20) + 500_000),
+            (1 << 20, 20.0, 1e6, (1 << 20) + 950_000),
+        ] {
+            let spec = Spec { memory_bytes, memory_scale, ..Spec::default() };
+            assert_eq!(spec.limit_with(own), limit, "{memory_bytes} / {memory_scale}, {own}");
+        }
+        let spec = Spec { memory_scale: 0.5, ..Spec::default() };
+        assert_eq!(spec.faults(), ["memory_scale: 0.5 is not from 1 to 10000"]);
     }
 
     #[test]

@@ -38,7 +38,12 @@ pub(crate) struct Rooms<'a> {
     kept: RefCell<Option<(Spec, Rc<Environment>)>>,
     /// What environments turned out to be since somebody asked, by their levels.
     found: RefCell<BTreeMap<String, Record>>,
+    /// The most memory that servers took so far, by their cells, bytes.
+    footprints: Footprints,
 }
+
+/// Memory of servers without the page cache, by their cells, bytes.
+type Footprints = Rc<RefCell<BTreeMap<String, f64>>>;
 
 /// Where one trial takes place.
 #[derive(Debug)]
@@ -48,6 +53,16 @@ pub(crate) struct Room {
     pub(crate) root: PathBuf,
     /// The disk that the server is to simulate itself.
     pub(crate) stand_in: Option<Disk>,
+    /// What its limit on memory follows from; None: nothing.
+    memory: Option<ScaledMemory>,
+}
+
+/// A limit on memory that grows with the server's own.
+#[derive(Debug)]
+struct ScaledMemory {
+    spec: Spec,
+    cell: String,
+    footprints: Footprints,
 }
 
 impl<'a> Rooms<'a> {
@@ -70,6 +85,7 @@ impl<'a> Rooms<'a> {
             log: directory.join("scratch/disk.tsv"),
             kept: RefCell::default(),
             found: RefCell::default(),
+            footprints: Footprints::default(),
         })
     }
 
@@ -121,8 +137,9 @@ impl<'a> Rooms<'a> {
                 let pages = self.experiment.environment_at(&cell.levels).pages;
                 env::settle_pages(&self.root, pages)?;
             }
-            return Ok(Room { environment: None, root: self.root.clone(), stand_in });
+            return Ok(Room { environment: None, root: self.root.clone(), stand_in, memory: None });
         };
+        let (spec, memory) = self.scaled(spec, cell);
         let mut kept = self.kept.borrow_mut();
         let same = kept.take_if(|(of, _)| *of == spec).map(|(_, environment)| environment);
         // Two at a time would be in each other's way.
@@ -142,7 +159,18 @@ impl<'a> Rooms<'a> {
         if spec.disk.is_none() && spec.memory_bytes == 0 && spec.pages == Pages::AsIs {
             *kept = Some((spec, Rc::clone(&environment)));
         }
-        Ok(Room { environment: Some(environment), root, stand_in })
+        Ok(Room { environment: Some(environment), root, stand_in, memory })
+    }
+
+    /// An environment whose limit on memory makes up for what the cell's server took before.
+    fn scaled(&self, spec: Spec, cell: &Cell) -> (Spec, Option<ScaledMemory>) {
+        if spec.memory_bytes == 0 || spec.memory_scale <= 1.0 {
+            return (spec, None);
+        }
+        let cell = cell.name();
+        let own = self.footprints.borrow().get(&cell).copied().unwrap_or_default();
+        let limited = Spec { memory_bytes: spec.limit_with(own), ..spec.clone() };
+        (limited, Some(ScaledMemory { spec, cell, footprints: Rc::clone(&self.footprints) }))
     }
 
     /// What environments turned out to be since this was called last, by their levels.
@@ -203,6 +231,22 @@ impl Room {
     pub(crate) fn out_of_memory(&self) -> Option<u64> {
         let record = self.environment.as_deref().map(Environment::record);
         out_of_memory(record.and_then(|record| record.groups.memory.as_deref()))
+    }
+
+    /// Raises the limit on memory if the server takes more than it ever did in this cell.
+    pub(crate) fn make_up(&self) -> Result<(), String> {
+        let Some((memory, environment)) = self.memory.as_ref().zip(self.environment.as_deref())
+        else {
+            return Ok(());
+        };
+        let own = environment.own_memory().unwrap_or_default();
+        let mut footprints = memory.footprints.borrow_mut();
+        let most = footprints.entry(memory.cell.clone()).or_default();
+        if own <= *most {
+            return Ok(());
+        }
+        *most = own;
+        environment.limit_memory(memory.spec.limit_with(own))
     }
 
     pub(crate) fn look(&self) -> Option<Glance> {

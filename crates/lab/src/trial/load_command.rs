@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Beside a workload's `logs`: the same sessions without think times.
 pub(crate) const NO_THINK: &str = "logs-without-think-times";
+/// Parts of the warm-up: after each, the limit on memory follows what the server takes.
+const WARM_PARTS: u32 = 8;
 /// How long requests in flight at a load's end are waited for.
 const DRAIN_S: f64 = 0.5;
 
@@ -283,8 +285,12 @@ impl<'a> Served<'a> {
         let seconds = Duration::from_secs_f64;
         let pids = || self.server.running.pids();
         let mut samples = Samples::start(pids(), start);
-        if !samples.sleep_until(start + seconds(*warm_s), stop, &mut |_| {}) {
-            return Err(INTERRUPTED.to_owned());
+        for part in 0..=WARM_PARTS {
+            let at = start + seconds(*warm_s * f64::from(part) / f64::from(WARM_PARTS));
+            if !samples.sleep_until(at, stop, &mut |_| {}) {
+                return Err(INTERRUPTED.to_owned());
+            }
+            self.room.make_up()?;
         }
         let window_s = self.wanted.window_s - recorder.as_ref().map_or(0.0, |_| TAIL_S);
         if let Some(recorder) = &mut recorder {
