@@ -31,14 +31,15 @@ fn of_the_model(cell: &Cell, rate: f64, alone: f64, capped: f64) -> Numbers {
     };
     let limit = cell.target.rsplit('-').next().filter(|_| cell.target.matches('-').count() > 1);
     let limit = match limit.or(cell.target.strip_prefix("sped-")) {
-        Some("few") => 375.0,
-        Some(limit) => limit.parse().unwrap(),
-        None => 1_125.0,
+        Some("few") => 3_750.0,
+        // Think times of these are a tenth as long.
+        Some(limit) => 10.0 * limit.parse::<f64>().unwrap(),
+        None => 11_250.0,
     };
     let most = model::rate(4, cpu_s, disk_s);
-    let capped = if limit < 375.5 { capped } else { 1.0 };
+    let capped = if limit < 3_755.0 { capped } else { 1.0 };
     let peak = model::rate(processes, cpu_s, disk_s) * if is_one { alone } else { 1.0 };
-    // As much as the limit's 1,125 connections need goes with the real load's rate.
+    // As much as the limit's 11,250 connections need goes with the real load's rate.
     let good = (most * rate).min(peak).min(capped * limit / (off_s + 0.002));
     vec![
         ("good_per_s", good),
