@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn connections_are_shares_of_those_allowed_at_every_scale() {
-        for (scale, open) in [(Scale::Replica, 98.1), (Scale::Full, 2_615.0)] {
+        for (scale, open) in [(Scale::Replica, 980.6), (Scale::Full, 2_615.0)] {
             let value = |cell: &Cell| {
                 let mut all = metrics(cell);
                 all.insert("connections_open".to_owned(), open);
