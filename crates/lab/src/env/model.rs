@@ -104,8 +104,8 @@ impl<T> Model<T> {
         let takes_ns = self.seek_ns(way) + self.transfer_ns(request.bytes);
         let nanos = if self.at_once { 0 } else { takes_ns };
         let end_ns = start_ns + nanos;
-        // A request that is shorter than what is read ahead is the last of its file.
-        let has_more = request.bytes >= (u64::from(self.disk.read_ahead_kb) * KIB).max(1);
+        // The kernel asks for what it reads ahead at once or in halves; less ends a file.
+        let has_more = request.bytes >= (u64::from(self.disk.read_ahead_kb) * KIB / 2).max(1);
         let pause_ns =
             if has_more && !self.at_once { end_ns + self.disk.queue.pause_ns() } else { 0 };
         let place = request.offset + request.bytes;
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn the_end_of_a_file_is_followed_without_a_pause() {
         let mut model = model(Disk { queue: Queue::Slices, ..disk() });
-        model.arrive(request(1, 500_000, 131_071, 0));
+        model.arrive(request(1, 500_000, 65_535, 0));
         let first = take(&mut model, 0, 0).unwrap();
         model.arrive(request(2, 0, 4_096, 0));
         assert_eq!(take(&mut model, 0, first.end_ns).unwrap().start_ns, first.end_ns);
