@@ -2,6 +2,7 @@
 //!
 //! `papers/*.toml` hold them. What a paper only draws is not in them.
 
+use crate::experiment::ScaleNumber;
 use serde::Deserialize;
 
 /// The papers' files.
@@ -35,6 +36,24 @@ pub struct Paper {
     /// Tables.
     #[serde(default, rename = "table")]
     pub tables: Vec<Printed>,
+    /// Numbers of its machine and load, for the scale page.
+    #[serde(default, rename = "scale")]
+    pub scales: Vec<PaperScale>,
+}
+
+/// A number of a paper's machine and load.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaperScale {
+    /// Number.
+    pub number: ScaleNumber,
+    /// Its value.
+    pub value: f64,
+    /// The experiments that it is of; empty: all of the paper's.
+    #[serde(default)]
+    pub experiments: Vec<String>,
+    /// Its place in systems.md, or how it was computed.
+    pub place: String,
 }
 
 /// A figure's points.

@@ -18,6 +18,7 @@ mod on_paper;
 mod others;
 mod predicted;
 mod processes;
+pub(crate) mod scale;
 mod shown;
 mod threads;
 mod told;
@@ -79,6 +80,11 @@ pub enum Open {
     NotBuilt {
         /// Which.
         needs: String,
+    },
+    /// A replica that is nearer to the paper's machine and load.
+    Replica {
+        /// Numbers in which ours differs, and by what factor.
+        differs: String,
     },
     /// Trials that no run has yet.
     Unmeasured {
@@ -261,6 +267,11 @@ fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
             Finding { open: found.open.map(|open| waits_for(open, evidence, claim)), ..found }
         }),
     };
+    if finding.verdict == Verdict::Fails
+        && let Some(differs) = row.and_then(|row| scale::differs(evidence, id, &row.decided_by))
+    {
+        finding = Finding::open(finding.ours, finding.why, Open::Replica { differs });
+    }
     if let Some(label) = &run.manifest.label {
         finding.why = format!("{label} (waits are the server's own count): {}", finding.why);
     }

@@ -57,6 +57,13 @@ pub fn inefficiency(
     (predicted > 0.0).then(|| 1e6 * disk_mbyte_per_s / predicted)
 }
 
+/// Requests for which a file stays in a page cache of this size without being asked for; None if
+/// everything fits.
+pub fn characteristic_requests(items: &[Item], page_cache_mib: f64) -> Option<f64> {
+    let cache = formula::page_cache(items, whole(page_cache_mib * f64::from(1 << 20)));
+    Some(cache.horizon).filter(|requests| requests.is_finite() && *requests > 0.0)
+}
+
 /// The most requests a second of so many processes that block on a disk, with the processor and the
 /// disk seconds of a request.
 pub fn rate(processes: u32, cpu_s: f64, disk_s: f64) -> f64 {

@@ -12,6 +12,7 @@ impl Judged {
             (Verdict::CannotTell, Some(Open::Noise { .. })) => "cannot be told: noise",
             (Verdict::CannotTell, Some(Open::Machine { .. })) => "cannot be told: machine",
             (Verdict::CannotTell, Some(Open::NotBuilt { .. })) => "cannot be told: not built",
+            (Verdict::CannotTell, Some(Open::Replica { .. })) => "replica differs",
             (Verdict::CannotTell, _) => "not measured",
         }
     }
@@ -48,6 +49,9 @@ impl Judged {
             }
             Some(Open::Machine { needs }) => format!("It takes another machine: {needs}"),
             Some(Open::NotBuilt { needs }) => format!("It takes {needs}"),
+            Some(Open::Replica { differs }) => {
+                format!("The replica differs from the paper's machine and load: {differs}")
+            }
             Some(Open::Unmeasured { needs }) => format!("To be measured: {needs}"),
         }
     }

@@ -29,6 +29,35 @@ pub struct ClaimRow {
     pub half: Option<String>,
     /// Other arms that would do as well: what is here can confirm the claim, and cannot refute it.
     pub untried: Option<String>,
+    /// Numbers of the scale page that decide it: far from the paper's, nothing here refutes it.
+    #[serde(default)]
+    pub decided_by: Vec<ScaleNumber>,
+}
+
+named! {
+    /// Number of the scale page: a paper's machine and load, and ours.
+    pub enum ScaleNumber {
+        /// Share of the time for which one event loop waits for the disk.
+        DiskWait = "disk_wait",
+        /// Time at the disk over time of the processor, of each request.
+        DiskOverCpu = "disk_over_cpu",
+        /// Share of its processor time that a server spends in poll.
+        PollOverCpu = "poll_over_cpu",
+        /// Connections that may wait to be accepted, over those that are allowed.
+        QueueOverCap = "queue_over_cap",
+        /// Connections that are allowed, over those that arrive within the clients' patience.
+        CapOverDemand = "cap_over_demand",
+        /// Processes that a blocking send holds at saturation, over all.
+        BlockedOverProcesses = "blocked_over_processes",
+        /// Requests of a window over the characteristic time of the page cache.
+        WindowOverCache = "window_over_cache",
+        /// Memory of the server over the page cache.
+        FootprintOverCache = "footprint_over_cache",
+        /// Files opened for each reply.
+        OpensPerReply = "opens_per_reply",
+        /// Share of its processor time that a server spends in select, or in switches.
+        SwitchOverCpu = "switch_over_cpu",
+    }
 }
 
 named! {

@@ -21,7 +21,7 @@ mod tests;
 pub use check::CELLS_MAX;
 pub use claim_row::{
     ArmAt, ArmNumber, ClaimAsk, ClaimRow, Compared, Comparison, DerivedNumber, LevelChoice, Need,
-    RatePlace, Tell, TrialNumber,
+    RatePlace, ScaleNumber, Tell, TrialNumber,
 };
 pub use client::{Client, Encryption, RequestFields};
 pub(crate) use file::{extends, flatten, nearest};

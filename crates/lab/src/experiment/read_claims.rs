@@ -5,7 +5,8 @@
 
 use super::claim_index::{CLAIMS, Claim, Range};
 use super::claim_row::{
-    ArmAt, ArmNumber, ClaimAsk, ClaimRow, Compared, Comparison, LevelChoice, Need, RatePlace, Tell,
+    ArmAt, ArmNumber, ClaimAsk, ClaimRow, Compared, Comparison, LevelChoice, Need, RatePlace,
+    ScaleNumber, Tell,
 };
 use super::file::{File, meant, word};
 use super::{Experiment, Factor, Target};
@@ -32,6 +33,8 @@ struct RowTable {
     tells: Vec<Spanned<TellTable>>,
     half: Option<String>,
     untried: Option<String>,
+    #[serde(rename = "decided-by")]
+    decided_by: Option<Spanned<Vec<String>>>,
 }
 
 /// A comparison as written, or several in `any` or `all`.
@@ -144,6 +147,7 @@ pub(super) fn known() -> Value {
         "tells": [{ "of": 0, "arms": 0, "says": 0 }],
         "half": 0,
         "untried": 0,
+        "decided-by": 0,
     }])
 }
 
@@ -196,7 +200,13 @@ impl RowReader<'_, '_> {
         ClaimRow {
             id: table.id.map(Spanned::into_inner).unwrap_or_default(),
             says: table.says.map(Spanned::into_inner),
-            needs: table.needs.map_or_else(Vec::new, |needs| self.needs(needs)),
+            needs: self.words("claim.needs", table.needs, &Need::ALL, Need::name),
+            decided_by: self.words(
+                "claim.decided-by",
+                table.decided_by,
+                &ScaleNumber::ALL,
+                ScaleNumber::name,
+            ),
             given,
             asks: asks.iter().filter_map(|one| self.ask(one)).collect(),
             tells: table.tells.into_iter().filter_map(|one| self.tell(one)).collect(),
@@ -229,17 +239,25 @@ impl RowReader<'_, '_> {
         }
     }
 
-    fn needs(self, needs: Spanned<Vec<String>>) -> Vec<Need> {
-        let at = needs.span().start;
+    /// Words of a list, each the name of one of `all`.
+    fn words<T: Copy>(
+        self,
+        path: &str,
+        list: Option<Spanned<Vec<String>>>,
+        all: &[T],
+        name: fn(T) -> &'static str,
+    ) -> Vec<T> {
+        let Some(list) = list else { return Vec::new() };
+        let at = list.span().start;
         let named = |text: String| {
-            let need = Need::named(&text);
-            if need.is_none() {
-                let all = Need::ALL.map(Need::name).join(", ");
-                self.say(at, format!("claim.needs: {text:?} is none of {all}"));
+            let found = all.iter().copied().find(|one| name(*one) == text);
+            if found.is_none() {
+                let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+                self.say(at, format!("{path}: {text:?} is none of {}", names.join(", ")));
             }
-            need
+            found
         };
-        needs.into_inner().into_iter().filter_map(named).collect()
+        list.into_inner().into_iter().filter_map(named).collect()
     }
 
     /// Tables of a list. A list that is there and has none is a fault.

@@ -4,6 +4,7 @@ use super::Report;
 use super::figure::{Figure, Section, Setting};
 use crate::analysis::CellSummary;
 use crate::claims::evidence::{self, Evidence};
+use crate::claims::scale;
 use crate::papers::{self, Drawn, Paper, Printed, Row};
 use crate::stats::middle;
 use crate::units::show;
@@ -16,6 +17,7 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
         let drawn = paper.figures.iter().filter(|one| one.experiments.contains(name));
         figures.extend(drawn.filter_map(|one| report.beside(&paper, one)));
         figures.extend(report.numbers_of(&paper));
+        figures.extend(report.scale(&paper));
         let printed = paper.tables.iter().filter(|one| one.experiments.contains(name));
         figures.extend(printed.map(|one| report.printed(&paper, one)));
     }
@@ -106,6 +108,28 @@ impl Report<'_> {
         let caption = format!("{}. It had: {}. {}", paper.title, paper.bed, self.here());
         let title = format!("{} in numbers", paper.mark);
         Figure::new(Section::Papers, id(&title), title, caption).with_rows(head, rows)
+    }
+
+    /// Numbers of the paper's machine and load, and ours.
+    fn scale(&self, paper: &Paper) -> Option<Figure> {
+        let is_asked = |place: &String| place.starts_with(&paper.mark);
+        if !self.run.experiment.papers.iter().any(is_asked) {
+            return None;
+        }
+        let text = |number: Option<f64>| number.map_or("–".to_owned(), show);
+        let rows = scale::rows(&Evidence::new(self.run), &paper.mark);
+        let words = |row: &scale::ScaleRow| {
+            let [paper, here, factor] = [Some(row.paper), row.here, row.factor()].map(text);
+            vec![row.number.name().to_owned(), paper, here, factor, row.place.clone()]
+        };
+        let rows: Vec<Vec<String>> = rows.iter().map(words).collect();
+        let head = ["number", "paper", "here", "factor", "where (systems.md)"];
+        let caption = "What makes a machine and its load alike. A claim whose row names a number \
+                       that is off by more than 1.5 times is not refuted here: the replica \
+                       differs. Where there is no number of ours, it takes prices or a profile.";
+        let title = format!("{} to scale", paper.mark);
+        let figure = Figure::new(Section::Papers, id(&title), title, caption.to_owned());
+        figure.with_rows(head, rows)
     }
 
     /// Our number for one of the paper's, or what is missing.
@@ -238,7 +262,8 @@ mod tests {
         let report = Report::of(&run);
         let figures = figures(&report);
         let names: Vec<&str> = figures.iter().map(|figure| figure.id.as_str()).collect();
-        assert_eq!(names, ["paper-e--figure-4-and-ours", "paper-e--in-numbers"]);
+        let ids = ["figure-4-and-ours", "in-numbers", "to-scale"].map(|id| format!("paper-e--{id}"));
+        assert_eq!(names, ids);
         let first = super::super::page::figures(&report).remove(0);
         assert_eq!((first.section, first.id.as_str()), (Section::Drawn, names[0]));
         let drawing = figures[0].drawing.as_ref().unwrap();

@@ -216,7 +216,7 @@ fn refuting_first(told: &mut [(&Pool, &Judged)]) {
 
 /// Whether a run could have decided a claim.
 fn is_measured(judged: &Judged) -> bool {
-    let is_lacking = |open: &Open| !matches!(open, Open::Noise { .. });
+    let is_lacking = |open: &Open| !matches!(open, Open::Noise { .. } | Open::Replica { .. });
     !judged.open.as_ref().is_some_and(is_lacking)
 }
 

@@ -1,0 +1,229 @@
+//! The scale page: ten numbers of a paper's machine and load, and the same of a run.
+//!
+//! A claim's row names those that decide it. Where one of them is far from the paper's, the run
+//! does not refute the claim: its replica differs.
+
+use super::arms::cap;
+use super::evidence::{self, Evidence, option};
+use super::model;
+use crate::experiment::{ScaleNumber, Target, rate};
+use crate::papers;
+use crate::record::Record;
+use crate::units::show;
+use regatta_load::engine::parse_time;
+
+/// Factor by which a number may be off, either way.
+const FACTOR_MAX: f64 = 1.5;
+
+/// A number of a paper, and ours.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ScaleRow {
+    pub(crate) number: ScaleNumber,
+    pub(crate) paper: f64,
+    pub(crate) place: String,
+    /// None: the run does not tell.
+    pub(crate) here: Option<f64>,
+}
+
+impl ScaleRow {
+    /// Ours over the paper's. Below a floor and above a ceiling, two numbers are alike.
+    pub(crate) fn factor(&self) -> Option<f64> {
+        let (least, most) = match self.number {
+            ScaleNumber::OpensPerReply => (0.02, f64::MAX),
+            ScaleNumber::FootprintOverCache => (0.05, f64::MAX),
+            ScaleNumber::WindowOverCache => (f64::MIN_POSITIVE, 3.0),
+            _ => (f64::MIN_POSITIVE, f64::MAX),
+        };
+        Some(self.here?.clamp(least, most) / self.paper.clamp(least, most))
+    }
+
+    /// Its words if it is farther off than it may be.
+    fn differs(&self) -> Option<String> {
+        let factor = self.factor().filter(|one| !(1.0 / FACTOR_MAX..=FACTOR_MAX).contains(one))?;
+        let (name, paper, here) = (self.number.name(), show(self.paper), show(self.here?));
+        Some(format!("{name} is {here}, {paper} in the paper ({}): factor {factor:.2}", self.place))
+    }
+}
+
+/// Numbers of the paper with this mark, such as `[E]`, and those of a run.
+pub(crate) fn rows(run: &Evidence<'_>, mark: &str) -> Vec<ScaleRow> {
+    let name = &run.run.experiment.name;
+    let papers = papers::all().into_iter().filter(|paper| paper.mark == mark);
+    let scales = papers.flat_map(|paper| paper.scales);
+    scales
+        .filter(|scale| scale.experiments.is_empty() || scale.experiments.contains(name))
+        .map(|scale| ScaleRow {
+            number: scale.number,
+            paper: scale.value,
+            place: scale.place,
+            here: here(run, scale.number),
+        })
+        .collect()
+}
+
+/// Numbers that decide a claim of a paper and are far from the paper's, in words; None: no number.
+pub(super) fn differs(run: &Evidence<'_>, id: &str, decides: &[ScaleNumber]) -> Option<String> {
+    if decides.is_empty() {
+        return None;
+    }
+    let (letter, _) = id.split_once('-')?;
+    let rows = rows(run, &format!("[{letter}]"));
+    let far = rows.iter().filter(|row| decides.contains(&row.number)).filter_map(ScaleRow::differs);
+    Some(far.collect::<Vec<_>>().join("; ")).filter(|far| !far.is_empty())
+}
+
+fn here(run: &Evidence<'_>, number: ScaleNumber) -> Option<f64> {
+    let manifest = &run.run.manifest;
+    let experiment = &run.run.experiment;
+    let baseline = experiment.targets.iter().find(|one| one.name == experiment.baseline)?;
+    match number {
+        ScaleNumber::DiskWait => manifest.seek.map(|seek| seek.waits),
+        ScaleNumber::DiskOverCpu => manifest.seek.map(|seek| seek.waits / (1.0 - seek.waits)),
+        ScaleNumber::QueueOverCap => {
+            let queue: f64 = option(baseline, "accept.backlog").parse().ok()?;
+            Some(queue / allowed(run, baseline)?)
+        }
+        ScaleNumber::CapOverDemand => {
+            let patience = parse_time(&experiment.workload.timeout).ok()?;
+            let arrive = manifest.connections_per_s? * patience.as_secs_f64();
+            (arrive > 0.0).then_some(allowed(run, baseline)? / arrive)
+        }
+        ScaleNumber::WindowOverCache => {
+            let top = run.top(&baseline.name).ok()?;
+            // Runs that do not tell the server's own memory had limits that hold it, too.
+            let cache = run.middle("page_cache_mib", &top, |record| {
+                evidence::number(record, "footprint_mib")
+                    .and(evidence::number(record, "page_cache_mib"))
+            });
+            let items = model::items(&experiment.workload)?;
+            let lasts = model::characteristic_requests(&items, cache.ok()?)?;
+            let good = run.metric(&top, "good_per_s").ok()?;
+            Some(experiment.measure.window_s * good / lasts)
+        }
+        ScaleNumber::FootprintOverCache => {
+            let scale = experiment.environment.memory_scale.max(1.0);
+            most(run, |record| {
+                let cache =
+                    evidence::number(record, "page_cache_mib").filter(|cache| *cache > 0.0)?;
+                Some(evidence::number(record, "footprint_mib")? / scale / cache)
+            })
+        }
+        ScaleNumber::OpensPerReply => {
+            most(run, |record| evidence::number(record, "opens_per_reply"))
+        }
+        // They take prices of system calls and switches, or a profile.
+        ScaleNumber::PollOverCpu
+        | ScaleNumber::BlockedOverProcesses
+        | ScaleNumber::SwitchOverCpu => None,
+    }
+}
+
+/// Connections that a target allows.
+fn allowed(run: &Evidence<'_>, target: &Target) -> Option<f64> {
+    match rate(option(target, "limits.connections_max"))? {
+        (times, true) => Some(times * run.run.manifest.connections_per_s?),
+        (_, false) => Some(f64::from(cap(target))),
+    }
+}
+
+/// The most that any of our arms shows at its highest rate.
+fn most(run: &Evidence<'_>, of_trial: impl Fn(&Record) -> Option<f64>) -> Option<f64> {
+    let of = |target: &Target| {
+        let top = run.top(&target.name).ok()?;
+        run.middle("", &top, &of_trial).ok()
+    };
+    run.regattas().filter_map(of).reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::synthetic;
+    use crate::journal::Run;
+    use crate::journal::manifest::SeekChoice;
+    use crate::record::numbers;
+
+    fn row(number: ScaleNumber, paper: f64, here: Option<f64>) -> ScaleRow {
+        ScaleRow { number, paper, place: "x".to_owned(), here }
+    }
+
+    #[test]
+    fn numbers_far_from_the_papers_differ() {
+        for (number, paper, here, differs) in [
+            (ScaleNumber::DiskWait, 0.33, Some(0.34), false),
+            (ScaleNumber::DiskWait, 0.33, Some(0.6), true),
+            (ScaleNumber::DiskWait, 0.33, Some(0.2), true),
+            (ScaleNumber::DiskWait, 0.33, None, false),
+            // So few are alike.
+            (ScaleNumber::OpensPerReply, 0.002, Some(0.015), false),
+            (ScaleNumber::OpensPerReply, 0.002, Some(0.2), true),
+            // Three times are as good as any more.
+            (ScaleNumber::WindowOverCache, 17.0, Some(3.1), false),
+            (ScaleNumber::WindowOverCache, 17.0, Some(0.8), true),
+        ] {
+            let row = row(number, paper, here);
+            assert_eq!(row.differs().is_some(), differs, "{row:?}");
+        }
+        let told = row(ScaleNumber::QueueOverCap, 0.004, Some(0.09)).differs().unwrap();
+        assert!(told.starts_with("queue_over_cap is ") && told.ends_with("factor 22.50"), "{told}");
+    }
+
+    const TEXT: &str = r#"
+experiment = { name = "eurosys07-fig4", question = "?", expect = "!", papers = ["[E] figure 4"] }
+targets.sped.config.server.architecture = "sped"
+targets.sped.config.limits.connections_max = 11250
+targets.sped.config.accept.backlog = 48
+workload = { preset = "eurosys07", dirs = 30, loop = "partly-open", timeout = "15s" }
+measure = { blocks = 4, window_s = 30 }
+environment.memory = "84MiB"
+environment.memory_scale = 2
+calibrate = {}
+"#;
+
+    fn run() -> Run {
+        synthetic(TEXT, &|_| {
+            numbers([
+                ("good_per_s", 2_000.0),
+                ("page_cache_mib", 75.0),
+                ("footprint_mib", 15.0),
+                ("opens_per_reply", 0.01),
+            ])
+        })
+    }
+
+    #[test]
+    fn numbers_of_a_run_follow_from_its_counters() {
+        let mut run = run();
+        run.manifest.seek = Some(SeekChoice { seek_ms: 20.0, waits: 0.25 });
+        run.manifest.connections_per_s = Some(375.0);
+        let evidence = Evidence::new(&run);
+        for (number, value) in [
+            (ScaleNumber::DiskWait, 0.25),
+            (ScaleNumber::DiskOverCpu, 1.0 / 3.0),
+            (ScaleNumber::QueueOverCap, 48.0 / 11_250.0),
+            (ScaleNumber::CapOverDemand, 2.0),
+            (ScaleNumber::FootprintOverCache, 0.1),
+            (ScaleNumber::OpensPerReply, 0.01),
+        ] {
+            let found = here(&evidence, number).unwrap();
+            assert!((found - value).abs() < 1e-9, "{}: {found}", number.name());
+        }
+        let window = here(&evidence, ScaleNumber::WindowOverCache).unwrap();
+        assert!((0.5..5.0).contains(&window), "{window}");
+        assert_eq!(here(&evidence, ScaleNumber::PollOverCpu), None);
+    }
+
+    #[test]
+    fn the_paper_s_side_has_its_place() {
+        for paper in papers::all() {
+            for scale in &paper.scales {
+                assert!(scale.value > 0.0 && scale.place.contains('§'), "{scale:?}");
+            }
+        }
+        let run = run();
+        let rows = rows(&Evidence::new(&run), "[E]");
+        assert!(rows.len() >= 8, "{rows:?}");
+        // The disk's seek is unknown, and nothing else is named.
+        assert_eq!(differs(&Evidence::new(&run), "E-2", &[ScaleNumber::DiskWait]), None);
+    }
+}
