@@ -69,7 +69,7 @@ measure.blocks = 6
     /// not all is answered.
     fn noisy(b: f64, noise: [f64; 2]) -> Run {
         let mut run = synthetic(TEXT, &|_| BTreeMap::new());
-        let mut random = Random::new(2);
+        let mut random = Random::new(3);
         for record in &mut run.records {
             let high = record.cell.levels["workload.rate"].len() > 3;
             let arm = if record.cell.target == "b" { b } else { 1.0 };
