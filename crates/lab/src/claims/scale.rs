@@ -15,6 +15,9 @@ use regatta_load::engine::parse_time;
 /// Factor by which a number may be off, either way.
 const FACTOR_MAX: f64 = 1.5;
 
+/// Threads of the blocking server, unless it has another number.
+const THREADS: f64 = 64.0;
+
 /// A number of a paper, and ours.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ScaleRow {
@@ -111,11 +114,24 @@ fn here(run: &Evidence<'_>, number: ScaleNumber) -> Option<f64> {
         ScaleNumber::OpensPerReply => {
             most(run, |record| evidence::number(record, "opens_per_reply"))
         }
+        ScaleNumber::BlockedOverProcesses => threads_held(run),
         // They take prices of system calls and switches, or a profile.
-        ScaleNumber::PollOverCpu
-        | ScaleNumber::BlockedOverProcesses
-        | ScaleNumber::SwitchOverCpu => None,
+        ScaleNumber::PollOverCpu | ScaleNumber::SwitchOverCpu => None,
     }
+}
+
+/// Share of the threads of [A]'s blocking server that requests hold: its processor time and waits
+/// for the disk. A send that blocks is not counted by any server, so that others have no number.
+fn threads_held(run: &Evidence<'_>) -> Option<f64> {
+    let bio = run.of("bio").next()?;
+    let threads: f64 = option(bio, "adapt.threads").parse().unwrap_or(THREADS);
+    let held = run.middle("server_cpu", &run.top(&bio.name).ok()?, |record| {
+        let waited = evidence::number(record, "disk_wait_s")
+            .zip(evidence::number(record, "window_s").filter(|seconds| *seconds > 0.0));
+        let waits = waited.map_or(0.0, |(waited, seconds)| waited / seconds);
+        Some(evidence::number(record, "server_cpu")? / run.left() + waits)
+    });
+    Some(held.ok()? / threads)
 }
 
 /// Connections that a target allows.
@@ -211,6 +227,23 @@ calibrate = {}
         let window = here(&evidence, ScaleNumber::WindowOverCache).unwrap();
         assert!((0.5..5.0).contains(&window), "{window}");
         assert_eq!(here(&evidence, ScaleNumber::PollOverCpu), None);
+    }
+
+    #[test]
+    fn threads_that_nothing_blocks_are_hardly_held() {
+        let text = TEXT.replace("\"sped\"", "\"bio\"");
+        for (server_cpu, disk_wait_s, held) in [(1.0, 0.0, 1.0 / 64.0), (0.5, 63.5, 1.0)] {
+            let run = synthetic(&text, &|_| {
+                numbers([
+                    ("good_per_s", 2_000.0),
+                    ("server_cpu", server_cpu),
+                    ("disk_wait_s", disk_wait_s),
+                    ("window_s", 1.0),
+                ])
+            });
+            let found = here(&Evidence::new(&run), ScaleNumber::BlockedOverProcesses).unwrap();
+            assert!((found - held).abs() < 1e-9, "{found}");
+        }
     }
 
     #[test]
