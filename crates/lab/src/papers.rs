@@ -47,12 +47,12 @@ pub struct Paper {
 pub struct PaperScale {
     /// Number.
     pub number: ScaleNumber,
-    /// Its value.
+    /// Value in the paper.
     pub value: f64,
     /// The experiments that it is of; empty: all of the paper's.
     #[serde(default)]
     pub experiments: Vec<String>,
-    /// Its place in systems.md, or how it was computed.
+    /// Place in systems.md, or the way it was computed.
     pub place: String,
 }
 

@@ -40,7 +40,7 @@ impl ScaleRow {
         Some(self.here?.clamp(least, most) / self.paper.clamp(least, most))
     }
 
-    /// Its words if it is farther off than it may be.
+    /// Words for a row that is farther off than it may be.
     fn differs(&self) -> Option<String> {
         let factor = self.factor().filter(|one| !(1.0 / FACTOR_MAX..=FACTOR_MAX).contains(one))?;
         let (name, paper, here) = (self.number.name(), show(self.paper), show(self.here?));

@@ -46,7 +46,7 @@ impl Groups {
         text.trim().parse().ok()
     }
 
-    /// What the group whose memory is limited has now, page cache included, bytes.
+    /// Memory of the group that has a limit, page cache included, bytes.
     pub(super) fn memory_used(&self) -> Option<u64> {
         let group = self.memory.as_deref()?;
         let used = |name: &str| std::fs::read_to_string(group.join(name)).ok();

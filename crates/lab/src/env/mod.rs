@@ -207,7 +207,7 @@ impl Environment {
         &self.record
     }
 
-    /// Memory of its server, without the page cache, bytes; None: no limit, or nobody can tell.
+    /// Memory of its server, without the page cache, bytes; None: no limit, or no number.
     pub(crate) fn own_memory(&self) -> Option<f64> {
         glance::own_memory(&self.record.groups)
     }

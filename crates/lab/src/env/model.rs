@@ -34,7 +34,7 @@ pub(super) struct Service<T> {
     pub(super) depth: usize,
 }
 
-/// What a head does next.
+/// Next act of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn<T> {
     /// It serves a request.
@@ -81,7 +81,7 @@ impl<T> Model<T> {
         self.queue.push(request);
     }
 
-    /// What head number `head`, idle at `now_ns`, does next.
+    /// Next act of head number `head`, idle at `now_ns`.
     ///
     /// A head that was told of a request late begins with it in time: when the request came and
     /// the head was free, not when its thread woke up.

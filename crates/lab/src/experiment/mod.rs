@@ -293,8 +293,8 @@ pub struct Calibrate {
     /// The load: closed, whose rate it is; or open, of which it is the most good answers.
     #[serde(rename = "loop", default)]
     pub model: Loop,
-    /// The share of the time for which one event loop is to wait for the simulated disk, whose seek
-    /// is found for that; 0: the disk is as the file says.
+    /// Share of the time for which one event loop is to wait for the simulated disk. The disk's
+    /// seek is found for that; 0: it is as the file says.
     #[serde(default)]
     pub disk_wait: f64,
     /// Connections of that load.

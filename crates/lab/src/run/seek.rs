@@ -13,7 +13,7 @@ use std::path::Path;
 /// Distance of the found share from the wanted one at most, if tries do not run out.
 const NEAR: f64 = 0.02;
 const TRIES: u32 = 6;
-/// Below this share files are in memory, and no seek makes anybody wait.
+/// Below this share files are in memory, and no seek makes a process wait.
 const WAITS_MIN: f64 = 0.02;
 /// Seeks of disks, milliseconds.
 const SEEK_MS: (f64, f64) = (0.1, 1_000.0);
@@ -72,7 +72,7 @@ fn one_loop(experiment: &Experiment) -> Experiment {
 }
 
 /// The seek with which the wanted share of the time is waited, or the best that was tried. None:
-/// nothing is waited for, or nobody can tell.
+/// nothing is waited for, or there is no number.
 fn search(
     first_ms: f64,
     wanted: f64,

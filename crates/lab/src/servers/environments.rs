@@ -53,7 +53,7 @@ pub(crate) struct Room {
     pub(crate) root: PathBuf,
     /// The disk that the server is to simulate itself.
     pub(crate) stand_in: Option<Disk>,
-    /// What its limit on memory follows from; None: nothing.
+    /// Source of its limit on memory; None: the limit is fixed.
     memory: Option<ScaledMemory>,
 }
 

@@ -267,7 +267,7 @@ impl Bench<'_> {
     }
 
     /// The share of the time for which the baseline waits for the disk, after a warm-up in a window,
-    /// seconds; None: nobody can tell.
+    /// seconds; None: there is no number.
     pub(crate) fn waits_for_disk(
         &self,
         times: (f64, f64),
