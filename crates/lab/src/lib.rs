@@ -5,7 +5,7 @@
 //! (`cargo xtask tidy` checks it):
 //!
 //! * What the user asks for: [`cli`], [`best`], `terminal`, [`verdicts`], [`report`].
-//! * What the data say: [`claims`], [`papers`], [`analysis`], [`race`].
+//! * What the data say: [`prices`], [`claims`], [`papers`], [`analysis`], [`race`].
 //! * Doing it: [`run`], [`profile`], `trial`, [`machines`], [`journal`].
 //! * What is to be done, and with what: [`watch`], `servers`, [`experiment`], [`programs`],
 //!   [`env`], [`group`].
@@ -26,6 +26,7 @@ pub mod group;
 pub mod journal;
 pub mod machines;
 pub mod papers;
+pub mod prices;
 pub mod profile;
 pub mod programs;
 pub mod race;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// those below it, and of its own floor those to its right.
 const LAB_FLOORS: [(&str, &[&str]); 5] = [
     ("what the user asks for", &["cli", "best", "terminal", "verdicts", "report"]),
-    ("what the data say", &["claims", "papers", "analysis", "race"]),
+    ("what the data say", &["prices", "claims", "papers", "analysis", "race"]),
     ("doing it", &["run", "profile", "trial", "machines", "journal"]),
     (
         "what is to be done, and with what",

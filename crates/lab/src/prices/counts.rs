@@ -1,0 +1,165 @@
+//! Counts of a reply, by the server's counters and its threads' waits.
+
+use crate::analysis;
+use crate::claims::evidence::option;
+use crate::experiment::Target;
+use crate::journal::Run;
+use crate::record::{Cell, Record};
+use crate::stats::median;
+use std::collections::BTreeMap;
+
+/// Counters of the server that are added up, each with its factor.
+type Sum = &'static [(&'static str, f64)];
+
+/// Counts of a reply by the server's counters.
+const COUNTED: [(&str, Sum); 23] = [
+    ("accept", &[("accept_ok", 1.0)]),
+    ("accept_empty", &[("accept_would_block", 1.0)]),
+    ("connection", &[("connections_opened", 1.0)]),
+    ("read", &[("recv_calls", 1.0), ("recv_would_block", -1.0)]),
+    ("read_empty", &[("recv_would_block", 1.0)]),
+    ("send", &[("send_calls", 1.0)]),
+    ("sendfile", &[("sendfile_calls", 1.0)]),
+    ("copy_byte", &[("send_bytes", 1.0), ("read_bytes", 1.0)]),
+    ("network_byte", &[("bytes_sent", 1.0)]),
+    ("wait", &[("wait_calls", 1.0)]),
+    ("wait_epoll", &[("wait_calls", 1.0)]),
+    ("wait_poll", &[("wait_calls", 1.0)]),
+    ("wait_select", &[("wait_calls", 1.0)]),
+    ("wait_descriptor", &[("wait_interest_sum", 1.0)]),
+    ("wait_descriptor_poll", &[("wait_interest_sum", 1.0)]),
+    ("wait_descriptor_select", &[("wait_interest_sum", 1.0)]),
+    ("wait_event", &[("wait_events", 1.0)]),
+    ("wait_change_epoll", &[("wait_changes", 1.0)]),
+    ("open", &[("opens", 1.0)]),
+    ("file_read", &[("reads", 1.0)]),
+    ("wake", &[("queue_wakes", 1.0), ("helper_completions", 1.0)]),
+    ("user_switch", &[("fiber_runs", 1.0)]),
+    ("clock", &[("wait_calls", 2.0)]),
+];
+
+/// Names of all counts: those of counters, then waits of threads, requests of the disk, the reply.
+pub const COUNTS: [&str; COUNTED.len() + 3] = {
+    let mut all = ["kernel_switch"; COUNTED.len() + 3];
+    let mut at = 0;
+    while at < COUNTED.len() {
+        all[at] = COUNTED[at].0;
+        at += 1;
+    }
+    all[at + 1] = "disk";
+    all[at + 2] = "reply";
+    all
+};
+
+/// Wait mechanisms that have prices of their own.
+const POLLERS: [&str; 3] = ["epoll", "poll", "select"];
+
+/// Counts of one reply, by their names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReplyCounts(BTreeMap<&'static str, f64>);
+
+impl ReplyCounts {
+    /// Medians over the trials of a cell; `None` if no trial counts replies.
+    pub fn of(run: &Run, target: &Target, cell: &Cell) -> Option<Self> {
+        let records: Vec<&Record> =
+            analysis::of(run, cell).filter(|record| replies(record).is_some()).collect();
+        let of = |name: &&'static str| {
+            let values: Vec<f64> =
+                records.iter().filter_map(|record| counted(record, name, target)).collect();
+            (!values.is_empty()).then(|| (*name, median(&values)))
+        };
+        (!records.is_empty()).then(|| Self(COUNTS.iter().filter_map(of).collect()))
+    }
+
+    /// A count; 0 if it was not counted.
+    pub fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or(0.0)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn made_of(all: &[(&'static str, f64)]) -> Self {
+        Self(all.iter().copied().collect())
+    }
+}
+
+fn replies(record: &Record) -> Option<f64> {
+    record.counters.get("replies").copied().filter(|replies| *replies > 0.0)
+}
+
+/// A count of a trial for each reply.
+fn counted(record: &Record, name: &str, target: &Target) -> Option<f64> {
+    let replies = replies(record)?;
+    let metric = |name: &str| record.metrics.get(name).copied();
+    match name {
+        "reply" => return Some(1.0),
+        "kernel_switch" => return Some(metric("voluntary_switches")? / replies),
+        "disk" => {
+            let good = metric("good_per_s").filter(|good| *good > 0.0)?;
+            return Some(metric("disk_requests_per_s")? / good);
+        }
+        _ => {}
+    }
+    let poller = option(target, "event.poller").trim_end_matches("-edge");
+    let own = POLLERS.iter().find(|own| name.ends_with(&format!("_{own}")));
+    if own.is_some_and(|own| *own != poller) {
+        return None;
+    }
+    let (_, sum) = COUNTED.iter().find(|(known, _)| *known == name)?;
+    let of = |(counter, factor): &(&str, f64)| Some(factor * record.counters.get(*counter)?);
+    let found: Vec<f64> = sum.iter().filter_map(of).collect();
+    (!found.is_empty()).then(|| found.iter().sum::<f64>().max(0.0) / replies)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::{named, synthetic};
+
+    #[test]
+    fn counts_are_those_of_the_server_for_each_reply() {
+        let text = |poller: &str| {
+            format!(
+                "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+                 targets.one.config.event.poller = {poller:?}\nworkload.root = \".\"\n"
+            )
+        };
+        for (poller, name, count) in [
+            ("epoll", "read", 1.5),
+            ("epoll", "read_empty", 0.5),
+            ("epoll", "copy_byte", 120.0),
+            ("epoll", "kernel_switch", 0.25),
+            ("epoll", "reply", 1.0),
+            ("epoll", "disk", 0.02),
+            ("epoll", "accept", 0.0),
+            ("epoll", "wait_descriptor", 30.0),
+            ("epoll", "wait_descriptor_poll", 0.0),
+            ("epoll-edge", "wait_change_epoll", 0.1),
+            ("poll", "wait_change_epoll", 0.0),
+            ("poll", "wait_descriptor_poll", 30.0),
+            ("select", "wait_descriptor_poll", 0.0),
+        ] {
+            let run = synthetic(&text(poller), &|_| {
+                named([
+                    ("replies", 1_000.0),
+                    ("recv_calls", 2_000.0),
+                    ("recv_would_block", 500.0),
+                    ("send_bytes", 120_000.0),
+                    ("wait_interest_sum", 30_000.0),
+                    ("wait_changes", 100.0),
+                    ("voluntary_switches", 250.0),
+                    ("disk_requests_per_s", 20.0),
+                    ("good_per_s", 1_000.0),
+                ])
+            });
+            let target = &run.experiment.targets[0];
+            let record = run.records.iter().find(|record| record.cell.arm == "one").unwrap();
+            let found = ReplyCounts::of(&run, target, &record.cell).unwrap().get(name);
+            // Throughput, which only the disk's count is divided by, has noise.
+            let tolerance = if name == "disk" { 0.5 * count } else { 1e-9 };
+            assert!((found - count).abs() <= tolerance, "{poller} {name}: {found}");
+        }
+        let silent = synthetic(&text("epoll"), &|_| named([("good_per_s", 1.0)]));
+        let cell = silent.records[0].cell.clone();
+        assert_eq!(ReplyCounts::of(&silent, &silent.experiment.targets[0], &cell), None);
+    }
+}

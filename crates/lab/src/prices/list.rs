@@ -1,0 +1,233 @@
+//! Lists of prices, as TOML: those of the papers in `experiments/prices`, and measured ones.
+
+use super::counts::COUNTS;
+use regatta_load::named;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt::{self, Display, Formatter};
+
+/// Lists of the papers.
+const FILES: [&str; 4] = [
+    include_str!("../../../../experiments/prices/eurosys07.toml"),
+    include_str!("../../../../experiments/prices/hpl01.toml"),
+    include_str!("../../../../experiments/prices/geneves.toml"),
+    include_str!("../../../../experiments/prices/systor12.toml"),
+];
+
+/// Prices of one machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriceList {
+    /// Mark of the paper, such as `[E]`; `today` if they were measured.
+    pub mark: String,
+    /// Source and machine, in words.
+    pub title: String,
+    /// Processors that the prices are of: one server had all of them.
+    pub processors: u32,
+    /// Architecture whose replies prices of [`PriceBasis::ReplyLike`] are of; empty: there are
+    /// none.
+    #[serde(default)]
+    pub like: String,
+    /// Each price by its name, which is that of a count ([`COUNTS`]) or says what it is.
+    pub price: BTreeMap<String, Price>,
+}
+
+/// Time that one event takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Unit of the value.
+    pub unit: PriceUnit,
+    /// Middle.
+    pub value: f64,
+    /// Lowest and highest value that the source allows.
+    pub spread: [f64; 2],
+    /// Event that it is the price of.
+    #[serde(default, skip_serializing_if = "PriceBasis::is_each")]
+    pub basis: PriceBasis,
+    /// Count that [`PriceBasis::ReplyLike`] goes by.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub scaled: String,
+    /// Line of the paper, or the micro-loop.
+    pub source: String,
+}
+
+named! {
+    /// Unit of a price.
+    pub enum PriceUnit {
+        /// Nanoseconds.
+        Nanoseconds = "ns",
+        /// Microseconds.
+        Microseconds = "us",
+        /// Cycles of the processor for an instruction.
+        Cycles = "cycles",
+    }
+}
+
+named! {
+    /// Event that a price is paid for.
+    #[derive(Default)]
+    pub enum PriceBasis {
+        /// Each event of the price's name.
+        #[default]
+        Each = "each",
+        /// Each reply, of any server.
+        Reply = "reply",
+        /// Each reply of the list's `like`; of other servers as much more as they count more.
+        ReplyLike = "reply-like",
+        /// Nothing: a fact to compare with.
+        Fact = "fact",
+    }
+}
+
+impl PriceBasis {
+    fn is_each(&self) -> bool {
+        *self == Self::Each
+    }
+}
+
+/// Fault of a list of prices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PriceError {
+    /// No TOML, or a key that is missing or unknown.
+    Text(String),
+    /// The price of this name has a value outside of its spread, or one below 0.
+    Spread(String),
+    /// The price of this name has no use: its name is that of no count.
+    Unused(String),
+}
+
+impl Display for PriceError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(why) => f.write_str(why),
+            Self::Spread(name) => {
+                write!(f, "price.{name}: value has to be within spread, which is [low, high]")
+            }
+            Self::Unused(name) => write!(
+                f,
+                "price.{name}: no count has that name; expected one of {}, or a basis",
+                COUNTS.join(", ")
+            ),
+        }
+    }
+}
+
+impl Error for PriceError {}
+
+impl PriceUnit {
+    /// Seconds of one; `None` if it is no time.
+    pub fn seconds(self) -> Option<f64> {
+        match self {
+            Self::Nanoseconds => Some(1e-9),
+            Self::Microseconds => Some(1e-6),
+            Self::Cycles => None,
+        }
+    }
+}
+
+impl PriceList {
+    /// Reads a list.
+    pub fn parse(text: &str) -> Result<Self, PriceError> {
+        let list: Self =
+            toml::from_str(text).map_err(|error| PriceError::Text(error.to_string()))?;
+        let is_count = |name: &String| COUNTS.contains(&name.as_str());
+        for (name, price) in &list.price {
+            let [low, high] = price.spread;
+            if !(0.0 <= low && low <= price.value && price.value <= high && high.is_finite()) {
+                return Err(PriceError::Spread(name.clone()));
+            }
+            let is_used = match price.basis {
+                PriceBasis::Each => is_count(name),
+                PriceBasis::ReplyLike => is_count(&price.scaled),
+                PriceBasis::Reply | PriceBasis::Fact => true,
+            };
+            if !is_used {
+                return Err(PriceError::Unused(name.clone()));
+            }
+        }
+        Ok(list)
+    }
+
+    /// The list as TOML, which [`PriceList::parse`] reads.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("names, texts and numbers are TOML")
+    }
+}
+
+/// Lists of the papers.
+pub fn papers() -> Vec<PriceList> {
+    FILES.iter().map(|text| PriceList::parse(text).expect("a test reads each")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(what: &str, found: f64, expected: f64, tolerance: f64) {
+        assert!((found - expected).abs() <= tolerance, "{what}: {found} is not {expected}");
+    }
+
+    #[test]
+    fn every_list_is_read_and_names_its_source() {
+        let marks: Vec<String> = FILES
+            .iter()
+            .map(|text| {
+                let list = PriceList::parse(text).unwrap_or_else(|why| panic!("{why}"));
+                for (name, price) in &list.price {
+                    assert!(price.source.starts_with(&list.mark), "{name}: {}", price.source);
+                }
+                assert_eq!(PriceList::parse(&list.to_toml()).as_ref(), Ok(&list));
+                list.mark
+            })
+            .collect();
+        assert_eq!(marks, ["[E]", "[H]", "[G]", "[S]"]);
+    }
+
+    /// The prices add up to what the papers' servers took for a reply.
+    #[test]
+    fn prices_add_up_to_the_papers_replies() {
+        let sum = |mark: &str, counts: &[(&str, f64)]| -> f64 {
+            let list = papers().into_iter().find(|list| list.mark == mark).unwrap();
+            let of = |(name, count): &(&str, f64)| {
+                let price = &list.price[*name];
+                1e6 * price.value * price.unit.seconds().unwrap() * count
+            };
+            counts.iter().map(of).sum()
+        };
+        let flat = [("file_system", 1.0), ("memory_and_kernel", 1.0), ("application", 1.0)];
+        let of = |more: &[(&str, f64)]| sum("[E]", &[flat.as_slice(), more].concat());
+        // Without the profiler's part and the waits for the disk: table 1, userver-nb and knot-c.
+        let nb = [("network_byte", 14_906.0), ("wait", 1.0), ("copy_byte", 700.0)];
+        near("userver-nb", of(&nb), 98.8 * 0.98, 2.0);
+        let c = [("network_byte", 14_906.0), ("wait", 0.66), ("user_switch", 1.47)];
+        let copied = [("copy_byte", 14_906.0), ("kernel_switch", 0.23)];
+        near("knot-c", of(&[c.as_slice(), &copied].concat()), 119.1 * 0.98, 6.0);
+        let accepts = [("accept", 1.0), ("accept_empty", 0.136)];
+        let rest = [("existing", 1.0), ("connection", 1.0), ("wait", 1.0 / 7.0)];
+        near("acceptinf", sum("[H]", &[accepts.as_slice(), &rest].concat()), 238.0, 1.0);
+        let whole = [("kernel", 1.0), ("driver", 1.0), ("program", 1.0)];
+        near("[S], 4 GB", sum("[S]", &whole), 83.0, 5.0);
+    }
+
+    #[test]
+    fn faults_are_named() {
+        let list = |price: &str| {
+            let head = "mark = \"m\"\ntitle = \"t\"\nprocessors = 1\n[price.wait]\n";
+            PriceList::parse(&format!("{head}unit = \"us\"\nsource = \"s\"\n{price}\n"))
+        };
+        assert!(list("value = 1.0\nspread = [1.0, 2.0]").is_ok());
+        for (price, part) in [
+            ("value = 3.0\nspread = [1.0, 2.0]", "price.wait: value has to be within spread"),
+            ("value = -1.0\nspread = [-2.0, 2.0]", "price.wait: value has to be"),
+            ("value = 1.0\nspread = [1.0, 2.0]\nmore = 1", "more"),
+            ("value = 1.0", "spread"),
+            ("value = 1.0\nspread = [1.0, 2.0]\nbasis = \"reply-like\"", "no count has that name"),
+            ("value = 1.0\nspread = [1.0, 2.0]\nbasis = \"all\"", "all"),
+        ] {
+            let said = list(price).unwrap_err().to_string();
+            assert!(said.contains(part), "{price}: {said}");
+        }
+    }
+}
