@@ -15,6 +15,7 @@
 //! and `enter` are this same program under other words.
 
 mod allowed;
+mod depth;
 mod disk;
 pub mod disklog;
 mod enter;
@@ -33,6 +34,7 @@ pub mod spec;
 mod words;
 
 pub use allowed::lacks;
+pub(crate) use depth::service_by_depth;
 pub(crate) use disk::image_words;
 pub use disk::{Described as DescribedDisk, build_image};
 pub use glance::{Glance, numbers};
