@@ -3,7 +3,7 @@ use crate::{FAILED, USAGE, say};
 use clap::{Args, Subcommand};
 use regatta_lab_core::{
     best::{self, BestOptions},
-    cli::{self, CompareOptions, Form, RunOptions},
+    cli::{self, CompareOptions, Form, PricesOptions, RunOptions},
     experiment,
     programs::OwnPrograms,
 };
@@ -77,6 +77,17 @@ pub(crate) enum Lab {
         #[arg(long)]
         json: bool,
     },
+    /// Measure the prices of system calls and switches here, or check a run by them.
+    ///
+    /// Prints TOML, in the form of the papers' prices. Micro-loops use the loopback device alone.
+    #[command(after_help = "Example: regatta lab prices > today.toml")]
+    Prices {
+        #[command(flatten)]
+        options: PricesOptions,
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the differences between two runs, or race two builds of regatta.
     ///
     /// Builds run at the same time, in a run of their own.
@@ -122,6 +133,9 @@ pub(crate) fn run(lab: Lab) -> u8 {
             cli::verdicts(&directories, keep.as_deref(), form(json))
         }
         Lab::Flame { run, arms, json } => cli::flame(&run, &arms, form(json)),
+        Lab::Prices { options, json } => {
+            begun(|_, stop| cli::prices(&PricesOptions { form: form(json), ..options }, stop))
+        }
         Lab::Compare { options, json } => begun(|lab, stop| {
             // The command line names two programs; two runs need none.
             let programs = OwnPrograms { regatta: options.after.clone(), lab };

@@ -3,6 +3,7 @@
 mod builds;
 mod compare;
 mod grow;
+mod prices;
 
 use crate::claims::{Verdict, judge};
 use crate::env::Spec;
@@ -28,6 +29,7 @@ use crate::verdicts::{Verdicts, of_one_origin};
 use clap::Args;
 use compare::Comparison;
 use grow::Grow;
+pub use prices::{PricesOptions, prices};
 use regatta_load::engine::parse_time;
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -1,19 +1,22 @@
 //! Prices of operations, and the processor time of a reply as counts times prices.
 //!
-//! A price comes from a paper ([`papers`]), or is measured on this machine. Counts come from the
-//! trials of a run. Peaks follow from processor time and disk time by a closed network.
+//! A price comes from a paper ([`papers`]) or from a micro-loop on this machine ([`measure`]).
+//! Counts come from the trials of a run. Peaks follow from processor time and disk time by a closed
+//! network.
 
 mod arms;
 mod check;
 mod counts;
 mod demand;
 mod list;
+mod micro;
 mod network;
 
 pub use check::{CheckedArm, CheckedPeak, PriceCheck};
 pub use counts::{COUNTS, ReplyCounts};
 pub use demand::PriceDraw;
 pub use list::{Price, PriceBasis, PriceError, PriceList, PriceUnit, papers};
+pub use micro::measure;
 
 use crate::stats::order_statistic_interval;
 
