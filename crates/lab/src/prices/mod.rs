@@ -2,7 +2,8 @@
 //!
 //! A price comes from a paper ([`papers`]) or from a micro-loop on this machine ([`measure`]).
 //! Counts come from the trials of a run. Peaks follow from processor time and disk time by a closed
-//! network.
+//! network. So a claim has a verdict on the prices of its paper ([`priced`]). That is no
+//! measurement, and the two are never mixed.
 
 mod arms;
 mod check;
@@ -11,12 +12,14 @@ mod demand;
 mod list;
 mod micro;
 mod network;
+mod tier;
 
 pub use check::{CheckedArm, CheckedPeak, PriceCheck};
 pub use counts::{COUNTS, ReplyCounts};
 pub use demand::PriceDraw;
 pub use list::{Price, PriceBasis, PriceError, PriceList, PriceUnit, papers};
 pub use micro::measure;
+pub use tier::{PricedClaim, priced};
 
 use crate::stats::order_statistic_interval;
 

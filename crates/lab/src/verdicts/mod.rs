@@ -6,6 +6,7 @@ use crate::claims::{CLAIMS, Claim, Finding, Judged, Open, Verdict, on_paper};
 use crate::experiment::plan::whole_s;
 use crate::experiment::{Scale, library, parse};
 use crate::journal::Run;
+use crate::prices::{PricedClaim, priced};
 use crate::stats::{LEVEL, count};
 use crate::units::date::date;
 use crate::units::minutes;
@@ -51,6 +52,9 @@ struct Claimed {
     command: String,
     /// What other runs say.
     others: Vec<String>,
+    /// Verdict on the prices of the claim's paper, which is no measurement; and its words.
+    priced: Option<PricedClaim>,
+    priced_words: String,
 }
 
 /// A run.
@@ -169,6 +173,7 @@ fn claimed(claim: &Claim, pools: &[Pool], sources: &[Source]) -> Claimed {
         refuting_first(&mut told);
     }
     let alone = || Judged::of(claim, on_paper.unwrap_or_else(|| unmeasured(claim)));
+    let priced = told.iter().find_map(|(pool, _)| priced(&pool.run, &claim.id));
     let judged = told.first().map_or_else(alone, |(_, judged)| (*judged).clone());
     let chosen = told.first().map(|(pool, _)| *pool);
     let others = told.iter().skip(1).map(|(pool, judged)| {
@@ -195,6 +200,8 @@ fn claimed(claim: &Claim, pools: &[Pool], sources: &[Source]) -> Claimed {
         date: chosen.map_or(String::new(), |pool| date(pool.latest())),
         command: chosen.map_or(String::new(), |pool| pool.run.manifest.command.clone()),
         others: others.collect(),
+        priced_words: priced.as_ref().map_or_else(String::new, PricedClaim::words),
+        priced,
         runs,
         commits,
         judged,

@@ -208,6 +208,26 @@ fn kept_runs_make_the_same_page_again() {
 }
 
 #[test]
+fn prices_have_a_column_and_decide_nothing() {
+    let mut run = run(1.0, 0.001, 1);
+    for record in &mut run.records {
+        let waits = if record.cell.target == "one" { 1.0 } else { 1.0 / 7.0 };
+        let rest = [("accept_ok", 1.0), ("accept_would_block", 0.136), ("connections_opened", 1.0)];
+        record.counters.extend(named(rest));
+        record.counters.extend(named([("replies", 1.0), ("wait_calls", waits)]));
+    }
+    let verdicts = Verdicts::of(vec![run], Vec::new());
+    let told = of(&verdicts, "H-1");
+    assert_eq!((told.verdict_words, told.tier), ("fails here", Some("measured")));
+    let words = "priced: holds in 100 % of draws of [H]: peak of one over inf 0.77";
+    assert_eq!(told.priced_words, words);
+    assert!(
+        verdicts.markdown().unwrap().contains(&format!(" | {words} | measured | fails here |"))
+    );
+    assert_eq!(of(&verdicts, "H-9").priced, None);
+}
+
+#[test]
 fn runs_are_found_below_directories_and_copies_are_left_out() {
     let folder = Folder::new("lab-test");
     for (name, seed) in [("a", 1), ("below/b", 2), ("copy", 1)] {
