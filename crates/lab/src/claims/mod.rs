@@ -9,6 +9,7 @@ pub(crate) mod arms;
 mod blocking;
 mod by_row;
 mod copies;
+mod counted;
 mod curves;
 mod derived;
 pub(crate) mod evidence;
@@ -26,6 +27,7 @@ mod tuned;
 
 use crate::experiment::claim_index::Resource;
 pub use crate::experiment::claim_index::{CLAIMS, Claim};
+pub(crate) use counted::is_counted;
 pub use evidence::{VARIANTS, Variant};
 pub(crate) use looks::{Growth, next_look};
 pub(crate) use on_paper::on_paper;

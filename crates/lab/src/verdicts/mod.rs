@@ -2,7 +2,7 @@
 
 mod pool;
 
-use crate::claims::{CLAIMS, Claim, Finding, Judged, Open, Verdict, on_paper};
+use crate::claims::{CLAIMS, Claim, Finding, Judged, Open, Verdict, is_counted, on_paper};
 use crate::experiment::plan::whole_s;
 use crate::experiment::{Scale, library, parse};
 use crate::journal::Run;
@@ -19,9 +19,11 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 const MARKDOWN: &str = include_str!("../../assets/verdicts.md");
-/// The tiers of claims that servers were measured for, and that the workload alone decides. What
-/// comes from virtual time gets a name of its own, and none is ever mixed with another.
+/// The tiers of claims that servers were measured for, that counts of these servers decide, and
+/// that the workload alone decides. What comes from virtual time gets a name of its own, and none
+/// is ever mixed with another.
 const MEASURED: &str = "measured";
+const COUNTED: &str = "counted";
 const ON_PAPER: &str = "on paper";
 const TITLE: &str = "What the papers' claims came to";
 
@@ -194,6 +196,7 @@ fn claimed(claim: &Claim, pools: &[Pool], sources: &[Source]) -> Claimed {
         sentences: judged.sentences(),
         tier: match chosen {
             _ if judged.ours.is_empty() => None,
+            Some(pool) if is_counted(&pool.run, &claim.id) => Some(COUNTED),
             Some(_) => Some(MEASURED),
             None => Some(ON_PAPER),
         },
