@@ -173,8 +173,8 @@ counters! {
     StreamsResetByClient "streams_reset_by_client" "count" Sum
         "Requests over HTTP/2 that the client cancelled.";
     StreamsResetByUs "streams_reset_by_us" "count" Sum
-        "Requests over HTTP/2 that the server broke off before their response was complete, refused \
-         ones included.";
+        "Requests over HTTP/2 that the server broke off before their response was complete, or \
+         refused.";
     Http2Glitches "http2_glitches" "count" Sum
         "Frames of clients that are faulty or useless: they count against a connection's budget.";
     Http2Calmed "http2_calmed" "count" Sum

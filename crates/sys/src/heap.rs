@@ -38,8 +38,8 @@ pub fn release(mut buffer: Vec<u8>) {
 ///
 /// The C library does that at the end of its heap alone. After a burst of connections, the last
 /// block in use keeps all that is free before it. To return 60 MiB takes 10 to 30 ms, and to find
-/// nothing less than one. Long buffers are [released](release) where they are freed, so short blocks
-/// alone are left.
+/// nothing less than one. Long buffers are [released](release) where they are freed, so short
+/// blocks alone are left.
 pub fn trim(now_ms: u64) -> bool {
     let last = TRIMMED_MS.load(Relaxed);
     let is_due = now_ms.saturating_sub(last) >= TRIM_MS;

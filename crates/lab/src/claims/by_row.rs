@@ -186,8 +186,8 @@ fn sides<'a, 's>(run: &Evidence<'a>, names: &'s [String]) -> Vec<Side<'a, 's>> {
     names.iter().map(|name| (*run, name.as_str())).collect()
 }
 
-/// The best of some arms over the best of others: at their peaks, or at the rate that the row names.
-/// There each is compared with each, block by block.
+/// The best of some arms over the best of others: at their peaks, or at the rate that the row
+/// names. There each is compared with each, block by block.
 fn best_at(run: &Evidence<'_>, above: &[String], below: &[String], at: RatePlace) -> Found<Shown> {
     if at == RatePlace::Highest {
         return Evidence::best_of(&sides(run, above), &sides(run, below));

@@ -266,18 +266,19 @@ fn bars_of_ours_take_counters_of_the_processor() {
 /// A condition that noise hides is noise, not a measurement that is missing.
 #[test]
 fn throughput_that_may_be_equal_is_noise() {
+    fn counted(peak: f64, rate: f64) -> Numbers {
+        let counted = ["voluntary_switches", "wait_interest_sum", "replies", "page_cache_mib"];
+        let counted = counted.map(|name| (name, 1_000.0));
+        let good = [("good_per_s", peak * rate.min(1.0)), ("disk_wait_s", 3.0), ("window_s", 1.0)];
+        [good.to_vec(), counted.to_vec()].concat()
+    }
     let told_where = |world: World| {
         let run = run_in(found("eurosys07-fig5"), world);
         judge(&run).into_iter().find(|one| one.id == "E-11").expect("it is asked")
     };
-    let near = told_where(|arm, rate, _| {
-        let peak = if arm == "nb-4" { 1_000.0 } else { 905.0 };
-        vec![("good_per_s", peak * rate.min(1.0)), ("disk_wait_s", 3.0)]
-    });
+    let near =
+        told_where(|arm, rate, _| counted(if arm == "nb-4" { 1_000.0 } else { 905.0 }, rate));
     assert!(matches!(near.open, Some(Open::Noise { .. })), "{near:?}");
-    let far = told_where(|arm, rate, _| {
-        let peak = if arm == "nb-4" { 1_000.0 } else { 500.0 };
-        vec![("good_per_s", peak * rate.min(1.0)), ("disk_wait_s", 3.0)]
-    });
+    let far = told_where(|arm, rate, _| counted(if arm == "nb-4" { 1_000.0 } else { 500.0 }, rate));
     assert!(matches!(far.open, Some(Open::Unmeasured { .. })), "{far:?}");
 }

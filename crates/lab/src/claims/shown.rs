@@ -94,8 +94,8 @@ impl Shown {
     }
 }
 
-/// The logarithm of a ratio, a pair from each block; None below four. Pairs with a number below 0, or
-/// with nothing but zeros, have none.
+/// The logarithm of a ratio, a pair from each block; None below four. Pairs with a number below 0,
+/// or with nothing but zeros, have none.
 pub(super) fn located_ratio(pairs: &[(f64, f64)]) -> Option<Located> {
     let log = |(above, below): &(f64, f64)| {
         let usable = *above >= 0.0 && *below >= 0.0 && above + below > 0.0;

@@ -266,8 +266,8 @@ impl Bench<'_> {
         Ok(Some(peak))
     }
 
-    /// The share of the time for which the baseline waits for the disk, after a warm-up in a window,
-    /// seconds; None: there is no number.
+    /// The share of the time for which the baseline waits for the disk, after a warm-up in a
+    /// window, seconds; None: there is no number.
     pub(crate) fn waits_for_disk(
         &self,
         times: (f64, f64),

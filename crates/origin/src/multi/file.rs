@@ -46,11 +46,11 @@ impl<F> BodyFile<F> {
 /// The result of opening the file of a body again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reopening {
-    /// It is the same file: the body continues.
+    /// The same file: the body continues.
     Done,
-    /// It cannot be opened now, for this reason.
+    /// No file now, for this reason.
     Later(OpenFault),
-    /// It is another file, or gone: the body cannot continue.
+    /// Another file, or none: the body cannot continue.
     Changed,
 }
 

@@ -23,7 +23,7 @@ impl<F> Streams<F> {
         if self.files.is_empty() || room < LOADED_ROOM_MIN || self.free_ticket().is_none() {
             return 0;
         }
-        // What is read next has room then, so that its file is not opened in vain.
+        // What is read next has room then, so that no file is opened for nothing.
         if self.reopens() {
             return 0;
         }

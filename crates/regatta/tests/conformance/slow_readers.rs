@@ -145,9 +145,9 @@ pub(crate) fn unread_answers_stop_the_requests(variant: &Variant) {
     server.connect().get("/small.txt").expect(200);
 }
 
-/// Descriptors that a worker has neither for connections nor for files. More than usual are reserved
-/// where processes share one table, threads have pollers, or helpers are processes. A pipeline's
-/// listener may have a thread.
+/// Descriptors that a worker has neither for connections nor for files. More than usual are
+/// reserved where processes share one table, threads have pollers, or helpers are processes. A
+/// pipeline's listener may have a thread.
 pub(crate) fn reserved_descriptors(variant: &Variant) -> usize {
     match variant.architecture.split('-').next() {
         Some("amped") if variant.has("amped.helper_kind=processes") => 64 + 2 * 16,

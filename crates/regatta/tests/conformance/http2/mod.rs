@@ -33,7 +33,8 @@ const ALWAYS: Set = cases! {
         unknown_frames_are_ignored;
     flow: a_hundred_at_once two_hundred_in_sequence one_stream_too_many steps_of_one_byte
         others_pass_a_stream_without_window streams_without_windows_leave_descriptors
-        one_window_for_all a_window_below_zero windows_that_are_too_large resets_while_sent resets_while_the_disk_is_asked
+        one_window_for_all a_window_below_zero windows_that_are_too_large resets_while_sent
+        resets_while_the_disk_is_asked
         urgent_streams_come_first priorities_that_mean_nothing fields_in_pieces
         fields_of_earlier_requests padding trailers settings_and_pings;
     life: idle_connections_end silent_newcomers_end heads_have_a_deadline windows_have_a_deadline
