@@ -1,7 +1,10 @@
 //! Memory that is free in the allocator, and that the kernel could have.
-use crate::stack_pages::PAGE;
+use crate::stack_pages::page_bytes;
 use rustix::mm::Advice;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 /// The shortest time between two returns of free memory, milliseconds.
 pub const TRIM_MS: u64 = 10_000;
@@ -22,15 +25,20 @@ pub fn release(mut buffer: Vec<u8>) {
     }
     buffer.clear();
     let room = buffer.spare_capacity_mut();
-    let before = room.as_ptr().align_offset(PAGE);
-    let Some(pages) = room.get_mut(before..) else { return };
-    let bytes = pages.len() / PAGE * PAGE;
-    let from = pages.as_mut_ptr().cast();
+    let pages = whole_pages(room.as_ptr().addr(), room.len(), page_bytes());
+    let Some(pages) = room.get_mut(pages).filter(|pages| !pages.is_empty()) else { return };
+    let (from, bytes) = (pages.as_mut_ptr().cast(), pages.len());
     // SAFETY: the pages are within the buffer, which this function owns, and which has no contents.
     // They are private memory of the allocator, and read zeros when they are touched again.
     let released = unsafe { rustix::mm::madvise(from, bytes, Advice::LinuxDontNeed) };
     // Locked memory stays: nothing is lost then.
     let _ = released;
+}
+
+/// The place of all whole pages of `page` bytes in a buffer of `len` bytes at `address`.
+const fn whole_pages(address: usize, len: usize, page: usize) -> Range<usize> {
+    let before = address.next_multiple_of(page) - address;
+    before..before + len.saturating_sub(before) / page * page
 }
 
 /// Returns free memory to the kernel; false if a thread of this process has done so in the last
@@ -72,6 +80,22 @@ mod tests {
         let after = resident();
         assert!(after + (20 << 20) < before, "{before} bytes before, {after} after");
         drop(connections);
+    }
+
+    #[test]
+    fn pages_of_every_length_are_within_their_buffer() {
+        for page in [4 << 10, 16 << 10, 64 << 10] {
+            for address in [page, 9 * page - 16, 9 * page + 16, 9 * page + 4096, 10 * page - 1] {
+                for len in [0, 100, 32 << 10, 48 << 10, 64 << 10, (128 << 10) + 9] {
+                    let pages = whole_pages(address, len, page);
+                    let (from, bytes) = (address + pages.start, pages.len());
+                    assert!(from.is_multiple_of(page) && bytes.is_multiple_of(page));
+                    assert!(bytes == 0 || pages.end <= len, "{address} {len} {page}");
+                    assert!(len < bytes + 2 * page, "{address} {len} {page}: all of them");
+                }
+            }
+        }
+        assert!(page_bytes().is_power_of_two());
     }
 
     // One test: another one at the same time would change the memory of the process.

@@ -5,6 +5,16 @@ use std::{hint, ops::Range, ptr};
 
 pub(crate) const PAGE: usize = 4096;
 
+/// The size of this kernel's pages, bytes. On some processors they are longer than [`PAGE`], and
+/// the kernel extends a range to the end of its last page.
+pub(crate) fn page_bytes() -> usize {
+    /// The longest pages of any processor.
+    const LONGEST: usize = 64 << 10;
+    // SAFETY: it reads a number that the C library has.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(LONGEST)
+}
+
 /// Bytes below a local variable of [`release_unused`] for its frame and those of its own calls.
 const MARGIN: usize = 2 * PAGE;
 
@@ -22,7 +32,8 @@ pub(crate) unsafe fn release_unused(stack: &Range<usize>) {
     if !stack.contains(&here) {
         return;
     }
-    let end = here.saturating_sub(MARGIN) / PAGE * PAGE;
+    let page = page_bytes();
+    let end = here.saturating_sub(MARGIN) / page * page;
     let Some(bytes) = end.checked_sub(stack.start).filter(|bytes| *bytes > 0) else { return };
     let from = ptr::without_provenance_mut(stack.start);
     // SAFETY: `here` is on this stack, so this call runs there. All frames in use are above it,
