@@ -27,7 +27,9 @@ use regatta_arch::{
 use regatta_metrics::Arena;
 use regatta_origin::{BodyFiles, ListenerClass, Site};
 use regatta_sys::{
-    Bell, OpenRules, clock, limits,
+    Bell, OpenRules, clock,
+    crew::NUMBERS_MAX,
+    limits,
     process::{Exit, User, end, fork_worker, set_user},
     shm::{self, SharedWords},
     simulated_disk::{self, Model},
@@ -59,12 +61,21 @@ impl Purpose {
 /// Share of the limit on descriptors for files of streams that wait, one in this many.
 const BODY_FILES_SHARE: u64 = 8;
 
-/// The files that streams of a worker may keep open while they wait. Processes that share one table
-/// of descriptors share them out.
+/// The files that streams of a worker may keep open while they wait.
 fn body_files(settings: &Settings, workers: usize) -> BodyFiles {
-    let tables = if SharedState::is_wanted(settings) { workers as u64 } else { 1 };
-    let most = limits::descriptors().soft / BODY_FILES_SHARE / tables;
-    BodyFiles::new(u32::try_from(most).unwrap_or(u32::MAX))
+    let sharers = SharedState::is_wanted(settings).then_some(workers);
+    BodyFiles::new(body_files_max(limits::descriptors().soft, sharers))
+}
+
+/// The files that streams of a worker may keep open while they wait, by this limit on descriptors.
+/// Processes that share one table of descriptors, `sharers`, share them out; that table has an end
+/// of its own.
+fn body_files_max(limit: u64, sharers: Option<usize>) -> u32 {
+    let each = match sharers {
+        Some(workers) => limit.min(NUMBERS_MAX as u64) / workers as u64,
+        None => limit,
+    };
+    u32::try_from(each / BODY_FILES_SHARE).unwrap_or(u32::MAX)
 }
 
 /// Prepares everything.
@@ -366,4 +377,25 @@ fn simulate(settings: &Settings, errors: &ErrorLog) -> io::Result<()> {
         ),
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_has_a_share_of_the_files_that_streams_keep() {
+        let all = NUMBERS_MAX as u64;
+        for (limit, sharers, expected) in [
+            (1024, None, 128),
+            (1024, Some(2), 64),
+            (all, Some(4), 1 << 15),
+            // A container may have no limit of its own, and a shared table has.
+            (1 << 30, Some(4), 1 << 15),
+            (1 << 30, None, 1 << 27),
+            (u64::MAX, None, u32::MAX),
+        ] {
+            assert_eq!(body_files_max(limit, sharers), expected, "{limit} {sharers:?}");
+        }
+    }
 }
