@@ -674,6 +674,21 @@ impl<F> Streams<F> {
         (reads || stream.stage == Stage::Sends) && stream.window < bytes.min(body)
     }
 
+    /// The number of streams whose body is longer than its window, where that has fewer than
+    /// `bytes`, and not none.
+    pub(crate) fn short_windows(&self, bytes: i64) -> u32 {
+        let mut short = self.in_use();
+        for at in self.in_use().places() {
+            short.set(at, self.get(at).window > 0 && self.is_short(at, bytes));
+        }
+        short.len()
+    }
+
+    /// True if a body has a window of its own, and needs that of the connection.
+    pub(crate) const fn share_window(&self) -> bool {
+        !self.bodies.or(self.files).is_empty()
+    }
+
     /// True while bytes of a response are left to send, or are being read, or their file is opened.
     pub(crate) const fn is_sending(&self) -> bool {
         !self.sending.is_empty() || self.unsent > 0 || !self.reopening.is_empty()

@@ -111,6 +111,9 @@ pub struct Session<F> {
     requests: u32,
     /// Bytes of the preface that have arrived.
     preface: u8,
+    /// Windows of the connection that may let a body continue by few bytes, and cost nothing: one
+    /// for each frame of DATA whose length no window decided.
+    free_trickles: u8,
     flags: Flags,
 }
 
@@ -134,7 +137,7 @@ struct Flags {
     turns_away: bool,
     /// The client has too many connections.
     is_limited: bool,
-    /// DATA of many bytes has been sent since a window last let a body continue by few.
+    /// DATA of many bytes has been sent since a stream's window last let its body continue by few.
     has_sent_much: bool,
 }
 
@@ -267,6 +270,7 @@ impl<F: File> Session<F> {
             opened: 0,
             requests: 0,
             preface: 0,
+            free_trickles: 0,
             flags: Flags::default(),
         };
         cx.tally.add(Counter::ConnectionsHttp2, 1);

@@ -426,7 +426,7 @@ impl H2Client {
         } else {
             missing
         };
-        let cost = if stream > 0 && bytes < 256 { 10 } else { 1 };
+        let cost = if bytes < 256 { 10 } else { 1 };
         self.points = self.points.saturating_sub(cost);
         self.granted += bytes;
         let grant = u32::try_from(bytes).expect("targets are small");

@@ -22,6 +22,9 @@ const DATA_ROOM_MIN: u64 = 1 << 10;
 /// Frames with which a client answers DATA: it permits as many bytes to the stream and to the
 /// connection.
 const UPDATES_PER_DATA: u32 = 2;
+/// The most windows of a few bytes that are free at a time: a client may permit the ends of many
+/// short bodies one by one.
+const FREE_TRICKLES_MAX: u8 = 128;
 /// Content that is permitted again without other frames to send, bytes. The client has room for
 /// three times as many left.
 const CREDIT_BYTES_MIN: u32 = 16 << 10;
@@ -78,6 +81,8 @@ impl<F: File> Session<F> {
             write_head(frames, FrameHead { bytes: len, kind: FrameKind::Data, flags, stream: id });
             self.updates = self.updates.saturating_add(UPDATES_PER_DATA);
             self.flags.has_sent_much |= len >= SMALL_BYTES;
+            let is_whole = len >= SMALL_BYTES || bytes == rest;
+            self.free_trickles = (self.free_trickles + u8::from(is_whole)).min(FREE_TRICKLES_MAX);
             stream.copy_to(frames, bytes);
             bytes
         };

@@ -285,9 +285,9 @@ impl<F: File> Session<F> {
         self.settings.apply(payload).map_err(|fault| fault.code())?;
         let bytes = i64::from(self.settings.window_bytes) - before;
         if bytes != 0 {
-            self.charge_windows(bytes, cx)?;
             let widened = self.streams.widen_all(bytes, WINDOW_BYTES_MAX.into());
             widened.map_err(|_| ErrorCode::FLOW_CONTROL_ERROR)?;
+            self.charge_windows(cx)?;
         }
         write_settings_ack(&mut self.control);
         if mem::replace(&mut self.flags.has_settings, true) {
@@ -296,16 +296,33 @@ impl<F: File> Session<F> {
         Ok(())
     }
 
-    /// Charges a change of all open streams' windows by `bytes`, by their number.
-    fn charge_windows(&mut self, bytes: i64, cx: &Cx<'_, F>) -> Result<(), ErrorCode> {
-        let streams = u64::from(self.streams.all().len());
-        if streams == 0 {
+    /// Charges a change of all open streams' windows by their number. Those that let a body
+    /// continue by few bytes cost more. The window that is left counts: a client can open it by
+    /// many bytes and take most of them back.
+    fn charge_windows(&mut self, cx: &Cx<'_, F>) -> Result<(), ErrorCode> {
+        let short = self.streams.short_windows(SMALL_BYTES.into());
+        let others = self.streams.all().len() - short;
+        if short > 0 {
+            self.charge_times(Glitch::Trickle, short.into(), cx)?;
+        }
+        if others > 0 {
+            self.charge_times(Glitch::Hint, u64::from(others).div_ceil(STREAMS_PER_HINT), cx)?;
+        }
+        Ok(())
+    }
+
+    /// Charges a window of the connection if it lets a body continue by few bytes. A client that
+    /// permits as much as it was sent has been sent frames before.
+    fn charge_connection_window(&mut self, cx: &Cx<'_, F>) -> Result<(), ErrorCode> {
+        let is_short = self.free_window() < u64::from(SMALL_BYTES);
+        if !is_short || !self.streams.share_window() {
             return Ok(());
         }
-        if (1..i64::from(SMALL_BYTES)).contains(&bytes) {
-            return self.charge_times(Glitch::Trickle, streams, cx);
+        match self.free_trickles.checked_sub(1) {
+            Some(free) => self.free_trickles = free,
+            None => self.charge(Glitch::Trickle, cx)?,
         }
-        self.charge_times(Glitch::Hint, streams.div_ceil(STREAMS_PER_HINT), cx)
+        Ok(())
     }
 
     fn on_settings_ack(&mut self, cx: &Cx<'_, F>) -> Result<(), ErrorCode> {
@@ -329,7 +346,7 @@ impl<F: File> Session<F> {
                 return Err(ErrorCode::FLOW_CONTROL_ERROR);
             }
             self.window = window;
-            return Ok(());
+            return self.charge_connection_window(cx);
         }
         match self.place(stream) {
             StreamPlace::Idle => Err(ErrorCode::PROTOCOL_ERROR),

@@ -372,7 +372,7 @@ fn useless_frames_spend_the_budget() {
 fn settings_are_charged_for_the_windows_that_they_change() {
     let streams = 100;
     // Settings in their order, and how many of them the budget allows.
-    let rows = [(1_000, 0, 18), (1, 0, 2), (0, 0, 200)];
+    let rows = [(1_000, 0, 18), (1, 0, 2), (1_001, 1, 2), (0, 0, 200)];
     for (first, second, count) in rows {
         let rig = rig();
         let mut client = rig.open(&[(WINDOW, 0)]);
@@ -421,6 +421,43 @@ fn windows_of_a_few_bytes_spend_the_budget() {
         client.send(&[get(stream, "/b.txt"), window(stream, 20)].concat());
         assert_eq!(response(&client.take(), stream), content(20));
     }
+}
+
+/// The window of the connection lets any body continue.
+#[test]
+fn windows_of_a_few_bytes_for_all_streams_spend_the_budget() {
+    let rig = rig();
+    let mut client = rig.open(&[(WINDOW, 1 << 20)]);
+    client.get(1, "/big.bin");
+    assert!(bodies(&client.take()).len() >= 4, "the connection's window is used up");
+    let mut permits = 0;
+    while !client.is_shut && permits < 1_000 {
+        client.send(&window(0, 1));
+        permits += 1;
+    }
+    // A few more than 100 are free, after frames that were long.
+    assert!((100..=110).contains(&permits), "{permits}");
+    check_end(&mut client, 1, ErrorCode::ENHANCE_YOUR_CALM, CloseReason::BadRequest);
+    // A client that permits each frame as it is, for the connection alone.
+    let rig = Rig::new(|_| {});
+    let mut client = rig.open(&[(WINDOW, 1 << 20)]);
+    client.get(1, "/big.bin");
+    let mut received = Vec::new();
+    loop {
+        let frames = client.take();
+        if frames.is_empty() {
+            break;
+        }
+        for got in frames {
+            if let Got::Data { bytes, .. } = got {
+                let permit = u32::try_from(bytes.len()).expect("a frame is short");
+                client.send(&window(0, permit));
+                received.extend(bytes);
+            }
+        }
+    }
+    assert!(received == content(200_000).1 && !client.is_shut);
+    assert_eq!(rig.count(Counter::Http2Glitches), 0);
 }
 
 #[test]
