@@ -276,7 +276,8 @@ impl Note {
         if self.text.capacity() > (2 * bytes).max(NOTE_BYTES_USUAL) {
             self.text = Vec::new();
         }
-        self.text.reserve(bytes);
+        // A buffer of twice the length would be freed for the next short request.
+        self.text.reserve_exact(bytes);
         (self.taken, self.started, self.sent_before) = (true, now.tick, sent);
         self.client = client;
         self.version = request.version;
@@ -343,5 +344,28 @@ impl Note {
         let start = self.text.len();
         self.text.extend_from_slice(text);
         start..self.text.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_usual_lengths_share_a_buffer() {
+        let (mut note, long) = (Note::default(), [b'a'; 2_000]);
+        let now = Now { tick: Tick(0), unix: 0 };
+        let mut capacity = |bytes: usize| {
+            let text = RequestText { target: &long[..bytes], ..RequestText::default() };
+            note.take(&text, Peer::default(), 0, now);
+            note.capacity()
+        };
+        capacity(260);
+        let most = capacity(300);
+        for bytes in [240, 1, 300, 100, 260] {
+            assert_eq!(capacity(bytes), most, "{bytes}");
+        }
+        // A long one leaves no buffer to a short one.
+        assert!(capacity(2_000) >= 2_000 && capacity(100) <= NOTE_BYTES_USUAL);
     }
 }
