@@ -148,6 +148,17 @@ def settings_windows():
         yield chunk
 
 
+def settings_there_and_back():
+    """SETTINGS that open 100 windows, and take back all but a byte."""
+    yield start(*(large(stream) for stream in streams(1, 100)), window=0)
+    for size in itertools.count(1):
+        both = [
+            frames.SettingsFrame(0, settings={INITIAL_WINDOW_SIZE: bytes_})
+            for bytes_ in (size + 1_000, size)
+        ]
+        yield serialize(*both)
+
+
 def empty_data():
     return repeat(frames.DataFrame(1, b""), start(headers(1, POST, False)))
 
@@ -248,6 +259,15 @@ def one_byte_windows():
     chunk = serialize(*(window_update(stream, 1) for stream in streams(1, 100)))
     while True:
         yield chunk
+
+
+def one_byte_for_all():
+    """A hundred responses that share one byte more at a time."""
+    yield start(*(large(stream) for stream in streams(1, 100)), window=MIB)
+    # The first window of the connection is used up.
+    yield 0.2
+    while True:
+        yield serialize(window_update(0, 1))
 
 
 def slow_windows():
@@ -377,6 +397,7 @@ ATTACKS = [
     Attack("CONTINUATION of 16,000 bytes", continuations(16_000)),
     Attack("SETTINGS", flood(frames.SettingsFrame(0, settings={ENABLE_PUSH: 0}))),
     Attack("SETTINGS that change 100 windows", settings_windows),
+    Attack("SETTINGS that open 100 windows and shut them", settings_there_and_back),
     Attack("SETTINGS acknowledgements", flood(settings_ack())),
     Attack("PING", flood(PING)),
     Attack("PING, and its answers are not read", flood(PING), reads_after_s=TWICE_S),
@@ -402,6 +423,7 @@ ATTACKS = [
         "data after GOAWAY", after_goaway, PROTOCOL, LINGER_S + DEADLINE_SLACK_S, persists=True
     ),
     Attack("one-byte windows", one_byte_windows),
+    Attack("one-byte windows of the connection", one_byte_for_all),
     stalls("one-byte windows, slowly", slow_windows, within_s=TWICE_S),
     stalls(
         "windows that are taken back", withdrawn_windows, within_s=TWICE_S,
