@@ -466,7 +466,7 @@ impl<'a, T: Talk> World<'a, T> {
                 let (seen, found) = self.disk.open(&req);
                 // A body does not continue if its file has changed since it was closed.
                 if self.closes_files && req.siblings.is_empty() && self.changes < NEVER {
-                    self.talk.note_trouble(&mut line.client, Trouble::Unreadable, self.stamp);
+                    self.talk.note_trouble(&mut line.client, Trouble::Reopened, self.stamp);
                 }
                 self.talk.note_opened((at, ticket.0), &req.path, seen, self.stamp);
                 self.complete(at, Done::Open(ticket, found))

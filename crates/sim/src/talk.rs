@@ -55,6 +55,8 @@ pub(crate) enum Trouble {
     Overdue,
     /// A read has failed, or brought too little.
     Unreadable,
+    /// The file of a body may have been opened again, and may have changed.
+    Reopened,
     /// Requests are turned away from now on, or the next one is.
     TurnedAway,
     /// The server goes away.

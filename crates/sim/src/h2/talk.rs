@@ -120,7 +120,8 @@ impl<'a> H2Talk<'a> {
             NO_ERROR => was_answered,
             PROTOCOL_ERROR => stream.is_malformed,
             INTERNAL_ERROR | CANCEL => {
-                client.had(Trouble::Unreadable, asked) || client.had(Trouble::Overdue, asked)
+                let causes = [Trouble::Unreadable, Trouble::Reopened, Trouble::Overdue];
+                causes.into_iter().any(|cause| client.had(cause, asked))
             }
             REFUSED_STREAM => stream.response.is_none(),
             _ => false,
