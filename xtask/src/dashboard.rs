@@ -135,6 +135,7 @@ fn connections() -> Panel {
     let lines = vec![
         (rate(Counter::ConnectionsHttp2), "begun"),
         (rate(Counter::Http2WindowStalls), "times stalled by windows"),
+        (rate(Counter::Http2FilesClosed), "files closed while streams waited"),
         (rate(Counter::Http2Glitches), "faulty or useless frames"),
         (rate(Counter::Http2Calmed), "ended for such frames"),
     ];

@@ -473,8 +473,9 @@ fn http2_has_a_line_once_a_client_uses_it() {
         (Counter::StreamsResetByClient, 4),
         (Counter::StreamsResetByUs, 2),
         (Counter::Http2WindowStalls, 8),
+        (Counter::Http2FilesClosed, 5),
     ];
-    let shown = "http2/s   conns 1.0  streams 20  refused 3.0  reset 3.0  stalled 4.0";
+    let shown = "http2/s   conns 1.0  streams 20  refused 3.0  reset 3.0  stall 4.0  files 2.5";
     check_line_of("http2", &counts, shown);
 }
 

@@ -317,18 +317,20 @@ fn has_http2(now: &Sample) -> bool {
     now.totals.get(Counter::ConnectionsHttp2) > 0
 }
 
-/// Adds connections and streams of HTTP/2: opened, refused, reset by either side, and stalled.
+/// Adds connections and streams of HTTP/2: opened, refused, reset by either side, and stalled; and
+/// files that were closed while their streams waited.
 fn streams(lines: &mut Lines, since: &Totals, seconds: f64) {
     let rate = |counter| shorten(per_second(since.get(counter), seconds));
     let resets = [Counter::StreamsResetByClient, Counter::StreamsResetByUs];
     let resets: u64 = resets.iter().map(|counter| since.get(*counter)).sum();
     lines.add(format!(
-        "http2/s   conns {}  streams {}  refused {}  reset {}  stalled {}",
+        "http2/s   conns {}  streams {}  refused {}  reset {}  stall {}  files {}",
         rate(Counter::ConnectionsHttp2),
         rate(Counter::StreamsOpened),
         rate(Counter::StreamsRefused),
         shorten(per_second(resets, seconds)),
         rate(Counter::Http2WindowStalls),
+        rate(Counter::Http2FilesClosed),
     ));
 }
 
