@@ -5,7 +5,7 @@
 //! which is 20,000 otherwise:
 //!
 //! ```text
-//! REGATTA_HPACK_CASES=10000000 cargo test --release -p regatta-http --test hpack
+//! REGATTA_HPACK_CASES=10000000 cargo test --profile soak -p regatta-http --test hpack
 //! ```
 use regatta_http::h2::hpack::{
     HpackDecoder, TABLE_BYTES_DEFAULT, write_field, write_no_table, write_raw_field,
