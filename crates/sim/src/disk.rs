@@ -94,8 +94,36 @@ impl SimFile {
 
     /// Appends the bytes of a range that exist now.
     pub(crate) fn read(&self, at: u64, len: u64, out: &mut Vec<u8>) {
-        let end = self.stat().len.min(at.saturating_add(len));
-        out.extend((at..end).map(|at| content(self.id.inode, at)));
+        let FileId { inode, len: now, .. } = self.stat();
+        out.extend((at..now.min(at.saturating_add(len))).map(|at| content(inode, at)));
+    }
+}
+
+/// Facts of the files that exchanges have opened, by name: for [`Plant::OldIdentity`], with which a
+/// file that is opened again appears to be the one of before.
+///
+/// [`Plant::OldIdentity`]: crate::Plant::OldIdentity
+#[derive(Debug, Default)]
+pub(crate) struct EarlierFacts(BTreeMap<Vec<u8>, FileId>);
+
+impl EarlierFacts {
+    /// Notes the facts of a file that an exchange opens, and alters those of a file that is opened
+    /// again. An exchange asks for siblings here, where the site has any.
+    pub(crate) fn disguise(&mut self, req: &OpenReq, opened: &mut Opened<SimFile>) {
+        let Opened::File { file, siblings } = opened else { return };
+        if req.siblings.is_empty() {
+            if !compressible(&req.path).is_empty() {
+                file.id = self.0.get(&*req.path).copied().unwrap_or(file.id);
+            }
+            return;
+        }
+        self.0.insert(req.path.to_vec(), file.id);
+        for (coding, sibling) in Coding::ALL.into_iter().zip(siblings) {
+            if let Some(sibling) = sibling {
+                let name = [&*req.path, coding.suffix().as_bytes()].concat();
+                self.0.insert(name, sibling.id);
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     BrokenCheck,
     closing::DISK_MS_MAX,
     dice::{Dice, index},
-    disk::{self, Disk, SimFile},
+    disk::{self, Disk, EarlierFacts, SimFile},
     end::End,
     ledger::SEALED_BYTES_MAX,
     peer::{NEVER, Peer, Pipe},
@@ -111,6 +111,8 @@ pub(crate) struct World<'a, T: Talk> {
     plant: Option<Plant>,
     /// Whether files of bodies may be closed and opened again.
     closes_files: bool,
+    /// Facts for a planted mistake.
+    facts: EarlierFacts,
     sent: u64,
     /// Whether a connection has taken part in a drain.
     drained: bool,
@@ -172,6 +174,7 @@ impl<'a, T: Talk> World<'a, T> {
             refusals: refusals.one_in(4).then_some(refusals),
             plant: None,
             closes_files: false,
+            facts: EarlierFacts::default(),
             sent: 0,
             drained: false,
             report: DuplexReport::default(),
@@ -463,7 +466,12 @@ impl<'a, T: Talk> World<'a, T> {
         let place = line.disk.iter().position(|(of, ..)| *of == ticket).ok_or("nobody asked")?;
         match line.disk.swap_remove(place).1 {
             Op::Open(_, req) => {
-                let (seen, found) = self.disk.open(&req);
+                let (seen, mut found) = self.disk.open(&req);
+                if let Ok(opened) = &mut found
+                    && self.plant == Some(Plant::OldIdentity)
+                {
+                    self.facts.disguise(&req, opened);
+                }
                 // A body does not continue if its file has changed since it was closed.
                 if self.closes_files && req.siblings.is_empty() && self.changes < NEVER {
                     self.talk.note_trouble(&mut line.client, Trouble::Reopened, self.stamp);

@@ -85,6 +85,8 @@ pub enum Plant {
     LostEndStream,
     /// Bytes of a reset stream still count against the window of the connection.
     ResetCounted,
+    /// A file that is opened again for a body has the facts of before, also if it is another file.
+    OldIdentity,
 }
 
 impl Plant {
@@ -133,12 +135,13 @@ impl Plant {
     ];
 
     /// Mistakes of HTTP/2, each with words of the violation that is to show it.
-    pub const HTTP2: [(Self, &'static str); 5] = [
+    pub const HTTP2: [(Self, &'static str); 6] = [
         (Self::WindowPlusOne, "and the window has"),
         (Self::EarlyTicket, "names two operations"),
         (Self::SecondTrailers, "fields of its response"),
         (Self::LostEndStream, "does not end with its content"),
         (Self::ResetCounted, "it ends for no reason: SendDeadline"),
+        (Self::OldIdentity, "no answer to stream"),
     ];
 
     /// Text that does not arrive as sent, and its replacement of the same length.

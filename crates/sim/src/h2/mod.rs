@@ -14,7 +14,7 @@ mod talk;
 mod violation;
 
 use crate::{
-    BrokenCheck, dice::Dice, duplex::World, run::Scenario, sealing::Sealing, site,
+    BrokenCheck, dice::Dice, duplex::World, plant::Plant, run::Scenario, sealing::Sealing, site,
     talk::DuplexReport,
 };
 pub use fetcher::Http2Fetcher;
@@ -86,7 +86,12 @@ impl Scenario {
         let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
         let arena = Arena::create(&words, 1);
         let cache = LocalCache::new(&site.caching, site.seed);
-        let most = if plant.is_none() { body_files(site.seed) } else { u32::MAX };
+        let most = match plant {
+            None => body_files(site.seed),
+            Some(Plant::OldIdentity) => 0,
+            Some(_) => u32::MAX,
+        };
+        site.content.precompressed |= plant == Some(Plant::OldIdentity);
         let files = Arc::new(BodyFiles::new(most));
         let scratch = Scratch::new(site.boundary_key).counting(Arc::clone(&files));
         let (tally, sealing) = (Tally::Owned(arena.slot(0)), Sealing::for_http2(ClearHttp1, seed));
