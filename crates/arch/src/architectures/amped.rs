@@ -264,7 +264,7 @@ mod tests {
             helpers::schedule::RandomHelpers,
         },
         loops::event_loop::schedule::{
-            Case, Setting, check, check_exchanges, check_frames, check_sealed, run_all,
+            Case, Setting, check, check_frames, check_http2, check_sealed, run_all,
         },
         testing::dice::SEEDS,
     };
@@ -333,7 +333,7 @@ mod tests {
         let test = "a_loop_with_helpers_forgets_none";
         check(&run_all(Case::one(test), &make), 5);
         check_frames(&run_all(Case::frames(test), &make), 5);
-        check_exchanges(&run_all(Case::http2(test), &make), 3);
+        check_http2(&run_all(Case::http2(test), &make), 3);
         check_sealed(&run_all(Case { sealed: true, ..Case::one(test) }, &make), 3);
         check_sealed(&run_all(Case { sealed: true, ..Case::frames(test) }, &make), 3);
     }

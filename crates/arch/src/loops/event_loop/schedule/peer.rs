@@ -2,7 +2,7 @@
 //! behaves.
 use super::{
     caller::{Caller, Script, Speech},
-    folder::{Folder, LAST},
+    folder::{Excuses, Folder, LAST},
     line::{Line, Sealed},
 };
 use crate::testing::dice::Dice;
@@ -67,6 +67,8 @@ pub(super) struct Peer {
     was_late: bool,
     /// The disk may fail: then an answer may be a 503 or end early.
     pub(super) may_fail: bool,
+    /// A file may be replaced: then a response that has begun may be broken off.
+    pub(super) may_change: bool,
     pub(super) taken: u64,
     pub(super) connected: bool,
     /// The connection is over: the peer has closed it, or the server has.
@@ -123,6 +125,7 @@ impl Peer {
             last: false,
             was_late: false,
             may_fail: false,
+            may_change: false,
             taken: 0,
             connected: false,
             over: false,
@@ -324,8 +327,9 @@ impl Peer {
         draining: bool,
     ) -> Result<(), BrokenCheck> {
         if let Some(client) = &mut self.client {
-            let (before, may_fail) = (client.answers(), self.may_fail);
-            client.feed(came, &mut |answer| folder.judge(&answer, may_fail))?;
+            let before = client.answers();
+            let excuses = Excuses { may_fail: self.may_fail, may_change: self.may_change };
+            client.feed(came, &mut |answer| folder.judge(&answer, excuses))?;
             let told = client.is_told() && !draining;
             (self.at, self.came) = (client.answers(), usize::from(client.has_part()));
             debug_assert!(self.at >= before, "answers are not taken back");

@@ -163,6 +163,8 @@ pub(crate) struct Sums {
     pub(crate) dropped: u64,
     /// Connections that went from one loop to another.
     pub(crate) stolen: u64,
+    /// Files that were closed while their streams waited.
+    pub(crate) files_closed: u64,
 }
 
 pub(super) struct World<'a> {
@@ -174,6 +176,8 @@ pub(super) struct World<'a> {
     rules: AcceptRules,
     loops: Vec<LoopState>,
     shutdown: Shutdown,
+    /// Move at which a file is replaced.
+    replaces_at: Option<u64>,
     /// No false events are reported: an edge that was reported once is not reported again.
     pub(super) honest: bool,
     /// Nanoseconds.
@@ -219,6 +223,7 @@ impl<'a> World<'a> {
         let begin = |_| LoopState { there: true, began: BEGIN_NS, ..LoopState::default() };
         Self {
             shutdown: Shutdown::draw(&mut dice),
+            replaces_at: None,
             honest: dice.once_in(2),
             dice,
             replay,
@@ -252,9 +257,12 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The disk may fail.
-    pub(super) fn allow_failures(&mut self) {
-        self.peers.iter_mut().for_each(|peer| peer.may_fail = true);
+    /// The disk may fail if it hangs. At this move, a file is replaced.
+    pub(super) fn allow_faults(&mut self, replaces_at: Option<u64>) {
+        self.replaces_at = replaces_at;
+        for peer in &mut self.peers {
+            (peer.may_fail, peer.may_change) = (self.parts.case.hangs, replaces_at.is_some());
+        }
     }
 
     /// Keeps a line for the report of a failure.
@@ -330,6 +338,10 @@ impl<'a> World<'a> {
     /// Peers act and time passes, but not beyond `until`.
     pub(super) fn go_on(&mut self, until: u64) {
         self.moves += 1;
+        if self.replaces_at.take_if(|at| *at <= self.moves).is_some() {
+            self.parts.folder.replace();
+            self.note("a file has been replaced", [0; 4]);
+        }
         for _ in 0..self.dice.below(3) {
             self.look_at_a_peer();
         }
@@ -598,6 +610,7 @@ impl<'a> World<'a> {
         sums.later += get(Counter::HelperCompletions) + get(Counter::LaioDeferred);
         sums.dropped += get(Counter::DiskCompletionsDropped);
         sums.stolen += get(Counter::FiberSteals);
+        sums.files_closed += get(Counter::Http2FilesClosed);
     }
 }
 
