@@ -1,7 +1,9 @@
 //! The server's end of a TLS connection: rustls behind [`Seal`]. The sealed link of
 //! `regatta_origin` calls it with bytes that have arrived, and with bytes to send.
 use crate::{fault::seal_fault, hello, subject::subject};
-use regatta_origin::{Handshake, Progress, RECORD_BYTES_MAX, Seal, SealFault};
+use regatta_origin::{
+    Handshake, Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault,
+};
 use rustls::{
     CipherSuite, HandshakeKind, ProtocolVersion,
     server::UnbufferedServerConnection,
@@ -20,6 +22,8 @@ const OVERHEAD_BYTES: usize = 64;
 const TAG_BYTES: usize = 16;
 /// Type of a record with data. In TLS 1.3, handshake messages are in such records too, sealed.
 const APPLICATION_DATA: u8 = 23;
+/// The longest record in the clear (RFC 8446 §5.1).
+const CLEAR_RECORD_BYTES_MAX: usize = HEADER_BYTES + RECORD_PLAIN_BYTES_MAX;
 /// Types of records: change of cipher, alert, handshake, data, heartbeat.
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=24;
 
@@ -125,13 +129,26 @@ impl Tls {
         Ok(())
     }
 
-    /// Refuses a record by its header: it is none, or too long, or there is no room for it. rustls
-    /// reads the header with a length that no record has, so that it makes the alert.
+    /// The longest record that may arrive now.
+    const fn record_bytes_max(&self) -> usize {
+        if self.answered { RECORD_BYTES_MAX } else { CLEAR_RECORD_BYTES_MAX }
+    }
+
+    /// Refuses a record by its header: it is none, or too long, or there is no room for it. The
+    /// first record has an alert of our own. Otherwise rustls reads the header with a length that
+    /// no record has, so that it makes the alert.
     fn refuse(&mut self, header: [u8; HEADER_BYTES], reply: &mut Vec<u8>) -> SealFault {
-        let len = HEADER_BYTES + usize::from(u16::from_be_bytes([header[3], header[4]]));
+        let len = record_len(header);
         let is_known = RECORD_TYPES.contains(&header[0]) && header[1] == 3;
-        if !self.answered && is_known && len > RECORD_BYTES_MAX {
-            reply.extend_from_slice(&clear_alert(RECORD_OVERFLOW));
+        let alert = if !is_known || len == HEADER_BYTES {
+            Some(UNEXPECTED_MESSAGE)
+        } else {
+            (len > self.record_bytes_max()).then_some(RECORD_OVERFLOW)
+        };
+        if let Some(alert) = alert
+            && !self.answered
+        {
+            reply.extend_from_slice(&clear_alert(alert));
             return self.fail(SealFault::Record);
         }
         let mut bytes = mem::take(&mut self.pending);
@@ -173,15 +190,14 @@ impl Tls {
     ) -> Result<usize, SealFault> {
         let before = wire.len();
         let (used, result) = self.drive(bytes, then, plain, wire);
-        // An alert that `drive` has encoded is an answer, too.
+        let is_clear = self.peer_reads_clear();
         self.answered |= wire.len() > before;
         match result {
             Ok(()) => Ok(used),
             Err(fault) => {
-                let before = wire.len();
                 self.flush(&mut bytes[used..], wire);
-                // For some faults rustls has no alert.
-                if !self.answered && wire.len() == before {
+                // For some faults rustls has no alert. One may have been encoded by `drive`.
+                if is_clear && wire.len() == before {
                     match fault {
                         SealFault::Record => {
                             wire.extend_from_slice(&clear_alert(UNEXPECTED_MESSAGE));
@@ -195,6 +211,14 @@ impl Tls {
                 Err(self.fail(fault))
             }
         }
+    }
+
+    /// True if the peer reads our alerts in the clear: before the first answer, and until the end
+    /// of a full handshake of TLS 1.2.
+    fn peer_reads_clear(&self) -> bool {
+        let is_tls12 = self.conn.protocol_version() == Some(ProtocolVersion::TLSv1_2);
+        let is_full = self.conn.handshake_kind() == Some(HandshakeKind::Full);
+        !self.answered || is_tls12 && is_full && self.conn.is_handshaking()
     }
 
     fn drive(
@@ -263,6 +287,11 @@ impl Tls {
             }
         }
     }
+}
+
+/// Bytes of the record with this header.
+fn record_len(header: [u8; HEADER_BYTES]) -> usize {
+    HEADER_BYTES + usize::from(u16::from_be_bytes([header[3], header[4]]))
 }
 
 /// True if rustls has skipped this record, which it has not discarded, as rejected early data
@@ -369,11 +398,11 @@ impl Seal for Tls {
             return Err(self.fail(SealFault::NotTls));
         }
         let Some(&header) = wire.first_chunk::<HEADER_BYTES>() else { return Ok(0) };
-        let [kind, major, _, high, low] = header;
-        let len = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
+        let [kind, major, ..] = header;
+        let len = record_len(header);
         // A record with nothing in it is never valid: a record of data has at least a tag. As
         // rejected early data it would not count, and there would be no bound on their number.
-        let has_len = len > HEADER_BYTES && len <= RECORD_BYTES_MAX;
+        let has_len = len > HEADER_BYTES && len <= self.record_bytes_max();
         let is_record = RECORD_TYPES.contains(&kind) && major == 3 && has_len;
         if is_record && wire.len() < len {
             return Ok(0);

@@ -3,13 +3,15 @@ use super::peers::{
     Identity, Options, Pair, class, client, client_config, fetch_tickets, open_all, receive, send,
 };
 use crate::{Cryptography, HANDSHAKE_BYTES_MAX, Tls, TlsClass};
-use regatta_origin::{Progress, RECORD_BYTES_MAX, Seal, SealFault};
+use regatta_origin::{Progress, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
 use rustls::{AlertDescription, ClientConnection, Error, version::TLS12};
 use std::{io::Write as _, sync::Arc};
 
 const HEADER_BYTES: usize = 5;
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
+const UNEXPECTED_MESSAGE: u8 = 10;
+const RECORD_OVERFLOW: u8 = 22;
 
 /// A class, a client of it, and the client's first record.
 fn greeting() -> (TlsClass, ClientConnection, Vec<u8>) {
@@ -120,23 +122,44 @@ fn requests_in_the_clear_are_recognised() {
 #[test]
 fn other_bytes_are_answered_by_an_alert() {
     let (class, ..) = greeting();
-    let long = u16::try_from(RECORD_BYTES_MAX - HEADER_BYTES + 1).unwrap().to_be_bytes();
-    let rows: [&[u8]; 6] = [
-        &[0; 40],
-        &[0x80, 46, 1, 3, 1],
-        &[HANDSHAKE, 4, 0, 0, 40],
-        &[HANDSHAKE, 3, 1, long[0], long[1]],
-        &[HANDSHAKE, 3, 1, 0xff, 0xff],
-        &[HANDSHAKE, 3, 1, 0, 4, 77, 0, 0, 0],
+    let long = u16::try_from(RECORD_PLAIN_BYTES_MAX + 1).unwrap().to_be_bytes();
+    let rows: [(&[u8], u8); 8] = [
+        (&[0; 40], UNEXPECTED_MESSAGE),
+        (&[0x80, 46, 1, 3, 1], UNEXPECTED_MESSAGE),
+        (&[99, 3, 1, 0, 40], UNEXPECTED_MESSAGE),
+        (&[HANDSHAKE, 4, 0, 0, 40], UNEXPECTED_MESSAGE),
+        (&[HANDSHAKE, 3, 1, 0, 0], UNEXPECTED_MESSAGE),
+        (&[HANDSHAKE, 3, 1, long[0], long[1]], RECORD_OVERFLOW),
+        (&[HANDSHAKE, 3, 1, 0xff, 0xff], RECORD_OVERFLOW),
+        (&[HANDSHAKE, 3, 1, 0, 4, 77, 0, 0, 0], UNEXPECTED_MESSAGE),
     ];
-    for bytes in rows {
+    for (bytes, alert) in rows {
         let (opened, reply) = open(&mut class.accept(), bytes);
         assert_eq!(opened, Err(SealFault::Record), "{bytes:?}");
-        assert_eq!(reply.first(), Some(&ALERT), "{bytes:?}");
+        assert_eq!(reply, record(ALERT, &[2, alert]), "{bytes:?}");
     }
     let partial: [&[u8]; 3] = [&[HANDSHAKE], &[0; 4], &[HANDSHAKE, 3, 1, 0, 4, 1, 0, 0]];
     for bytes in partial {
         assert_eq!(open(&mut class.accept(), bytes), (Ok(()), Vec::new()), "{bytes:?}");
+    }
+}
+
+/// In a full handshake of TLS 1.2, the client reads alerts in the clear until its end. rustls has
+/// none for a message that it cannot read.
+#[test]
+fn a_second_message_that_is_malformed_is_answered_by_an_alert() {
+    const CLIENT_KEY_EXCHANGE: u8 = 16;
+    const FINISHED: u8 = 20;
+    let (options, identity) =
+        (Options { versions: vec![&TLS12], ..Options::default() }, Identity::new());
+    let config = Arc::new(client_config(&options, &identity));
+    for kind in [CLIENT_KEY_EXCHANGE, FINISHED] {
+        let mut server = class(&options, &identity).accept();
+        let (opened, reply) = open(&mut server, &send(&mut client(&config)));
+        assert_eq!((opened, reply[0]), (Ok(()), HANDSHAKE));
+        let (opened, reply) = open(&mut server, &record(HANDSHAKE, &[kind, 0, 0, 0]));
+        assert_eq!(opened, Err(SealFault::Record), "{kind}");
+        assert_eq!(reply, record(ALERT, &[2, UNEXPECTED_MESSAGE]), "{kind}");
     }
 }
 
