@@ -24,6 +24,9 @@ const TAG_BYTES: usize = 16;
 const APPLICATION_DATA: u8 = 23;
 /// The longest record in the clear (RFC 8446 §5.1).
 const CLEAR_RECORD_BYTES_MAX: usize = HEADER_BYTES + RECORD_PLAIN_BYTES_MAX;
+/// The most records in a row, behind the handshake, that bring no data: key updates, empty records,
+/// warnings. rustls bounds each kind, and begins again where another comes between.
+const BARREN_RECORDS_MAX: u8 = 64;
 /// Types of records: change of cipher, alert, handshake, data, heartbeat.
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=24;
 
@@ -49,6 +52,8 @@ pub struct Tls {
     begun: bool,
     /// Something has been sent. Until then, the peer reads alerts in the clear.
     answered: bool,
+    /// Records in a row that brought no data since the handshake was over.
+    barren: u8,
     /// The last answer was made of tickets.
     is_ticket: bool,
     peer_closed: bool,
@@ -95,6 +100,7 @@ impl Tls {
             fault: None,
             begun: false,
             answered: false,
+            barren: 0,
             is_ticket: false,
             peer_closed: false,
             closed: false,
@@ -219,6 +225,15 @@ impl Tls {
         let is_tls12 = self.conn.protocol_version() == Some(ProtocolVersion::TLSv1_2);
         let is_full = self.conn.handshake_kind() == Some(HandshakeKind::Full);
         !self.answered || is_tls12 && is_full && self.conn.is_handshaking()
+    }
+
+    /// Counts records that bring no data.
+    fn count_barren(&mut self, is_barren: bool) -> Result<(), SealFault> {
+        self.barren = if is_barren { self.barren + 1 } else { 0 };
+        if self.barren > BARREN_RECORDS_MAX {
+            return Err(self.fail(SealFault::Record));
+        }
+        Ok(())
     }
 
     fn drive(
@@ -420,7 +435,7 @@ impl Seal for Tls {
             return Err(self.refuse(header, reply));
         }
         let started = self.conn.is_handshaking().then(Instant::now);
-        let before = reply.len();
+        let (before, opened) = (reply.len(), plain.len());
         self.open_record(&mut wire[..len], plain, reply)?;
         if let Some(started) = started {
             let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -433,6 +448,8 @@ impl Seal for Tls {
             }
             let is_tls13 = self.conn.protocol_version() == Some(ProtocolVersion::TLSv1_3);
             self.is_ticket = is_tls13 && !self.conn.is_handshaking() && reply.len() > before;
+        } else {
+            self.count_barren(plain.len() == opened && !self.peer_closed)?;
         }
         Ok(len)
     }

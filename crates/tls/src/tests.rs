@@ -1,5 +1,6 @@
 //! The seal against rustls's client, over memory.
 mod bytes;
+mod floods;
 mod link;
 mod peers;
 
