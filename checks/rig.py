@@ -1,5 +1,5 @@
 """Parts that the checks share: a server of their own, a connection of HTTP/2, and a table. The
-clients' packages are imported here.
+packages of HTTP/2 are imported here.
 
 The server is a program with a command line, and everything else here is a client. Nothing of the
 Rust tests is used: a mistake of ours in frames or field compression cannot hide on both sides.
@@ -42,6 +42,9 @@ PATIENCE = 30
 KIB, MIB = 1 << 10, 1 << 20
 # Name in the certificate.
 NAME = "localhost"
+# Kinds of keys, as `openssl req` names them.
+P_256 = ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+RSA_4096 = ["rsa:4096"]
 
 
 class CheckError(Exception):
@@ -64,7 +67,7 @@ class Folder:
         self.key = self.path / "key.pem"
 
     def __enter__(self):
-        self._make_certificate()
+        self.make_certificate()
         return self
 
     def __exit__(self, *_):
@@ -80,19 +83,20 @@ class Folder:
                 file.truncate(length)
         path.chmod(0o644)
 
-    def _make_certificate(self):
-        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
-        command += ["ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", f"/CN={NAME}"]
+    def make_certificate(self, kind=P_256):
+        """Makes a certificate, which replaces the one before."""
+        command = ["openssl", "req", "-x509", "-newkey", *kind]
+        command += ["-nodes", "-days", "2", "-subj", f"/CN={NAME}"]
         command += ["-addext", f"subjectAltName=DNS:{NAME}"]
         command += ["-keyout", str(self.key), "-out", str(self.certificate)]
         made = subprocess.run(command, capture_output=True, text=True, check=False)
         if made.returncode != 0:
             raise CheckError(f"openssl req made no certificate: {made.stderr.strip()}")
 
-    def trust(self):
-        """Context of clients that trust the certificate and speak HTTP/2."""
+    def trust(self, protocol="h2"):
+        """Context of clients that trust the certificate and speak this protocol."""
         context = ssl.create_default_context(cafile=str(self.certificate))
-        context.set_alpn_protocols(["h2"])
+        context.set_alpn_protocols([protocol])
         return context
 
 
@@ -379,7 +383,7 @@ class Table:
 
 
 def arguments(description, epilog):
-    """The parser of the arguments that both checks have."""
+    """The parser of the arguments that all checks have."""
     parser = argparse.ArgumentParser(
         description=description, epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
