@@ -588,6 +588,38 @@ def alerts():
         lambda peer: peer.seal(DATA, REQUEST[:20]) + peer.seal(ALERT, bytes([FATAL, 80]))), closed)
 
 
+def closing():
+    group = "connection-abort"
+    goodbye = bytes([WARNING, CLOSE_NOTIFY])
+
+    def ended(make, start=connect):
+        def play(peer):
+            start(peer)
+            peer.send(make(peer))
+            peer.end()
+            return peer.outcome(BODY_BYTES)
+        return play
+    for name, start in (("1.3", connect), ("1.2", connect_12)):
+        yield Case(group, f"{name}: request, end of the stream", ended(
+            lambda peer: peer.seal(DATA, REQUEST), start), ANSWER)
+        yield Case(group, f"{name}: request, close_notify, end", ended(
+            lambda peer: peer.seal(DATA, REQUEST) + peer.seal(ALERT, goodbye), start), ANSWER)
+        yield Case(group, f"{name}: half a request, end", ended(
+            lambda peer: peer.seal(DATA, REQUEST[:20]), start), ("closed", "close_notify"))
+        yield Case(group, f"{name}: end", ended(lambda _: b"", start), ("closed", "close_notify"))
+        yield Case(group, f"{name}: half a record, end", ended(
+            lambda peer: peer.seal(DATA, REQUEST)[:20], start), ("closed", "close_notify"))
+        for count in (1, 100):
+            yield Case(group, f"{name}: {count} requests behind close_notify", alone(
+                lambda peer, n=count: peer.seal(ALERT, goodbye) + b"".join(
+                    peer.seal(DATA, REQUEST) for _ in range(n)), start),
+                ("close_notify", "close_notify, reset"))
+    yield Case(group, "end before the handshake", ended(lambda _: b"", lambda _: None), ("closed",))
+    yield Case(group, "end in the handshake", ended(lambda _: b"", started), ("closed",))
+    yield Case(group, "half a ClientHello, end", ended(
+        lambda peer: plain(HANDSHAKE, peer.hello())[:50], lambda _: None), ("closed",))
+
+
 # TLS 1.2.
 
 
@@ -751,7 +783,7 @@ def conversation():
 def all_cases():
     groups = (
         conversation, fragmentation, sizes, truncated, versions, extensions, cipher_changes,
-        finished, key_updates, records, alerts, tls_12,
+        finished, key_updates, records, alerts, closing, tls_12,
     )
     for group in groups:
         yield from group()

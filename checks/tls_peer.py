@@ -194,6 +194,13 @@ class Peer:
             # The end is seen when the client reads.
             pass
 
+    def end(self):
+        """Ends the stream to the server, without an alert."""
+        try:
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
     def seal(self, kind, body, **more):
         return self.writes.seal(kind, body, **more) if self.writes else plain(kind, body)
 
