@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tls_peer import (
-    ALERT, ALPN, CERTIFICATE, CHANGE_CIPHER, CLIENT_HELLO, CLOSE_NOTIFY, DATA, EARLY_DATA,
+    AES_128_GCM, ALERT, ALPN, CERTIFICATE, CHANGE_CIPHER, CLIENT_HELLO, CLOSE_NOTIFY, DATA,
     ECDHE_ECDSA, ECDHE_RSA, END_OF_EARLY_DATA, FATAL, FINISHED, GROUPS, HANDSHAKE, HEARTBEAT,
-    KEY_SHARE, KEY_UPDATE, MASTER_SECRET, NEW_TICKET, PRE_SHARED_KEY, PSK_MODES, RECORD_BYTES_MAX,
-    SERVER_NAME, SIGNATURES, TAG_BYTES, TLS_1_2, TLS_1_3, USER_CANCELED, VERSIONS, WARNING, X25519,
-    AES_128_GCM, message, numbers, plain, vector,
+    KEY_SHARE, KEY_UPDATE, MASTER_SECRET, NEW_TICKET, RECORD_BYTES_MAX, SERVER_NAME, SIGNATURES,
+    TAG_BYTES, TLS_1_2, TLS_1_3, USER_CANCELED, VERSIONS, WARNING, X25519, message, numbers, plain,
+    vector,
 )
 
 BODY_BYTES = 1 << 10
@@ -294,45 +294,6 @@ def extensions():
         MALFORMED)
     yield Case("extensions", "bytes behind them", first(lambda peer: peer.hello(tail=b"\0")),
                DECODE)
-    yield from tickets()
-
-
-def tickets():
-    group = "tls13-psk"
-    offer = vector(vector(b"ticket") + bytes(4)) + vector(vector(b"b" * 32, 1))
-    modes = (PSK_MODES, b"\x01\x01")
-
-    def last(*rows):
-        return first(lambda peer: peer.hello(peer.extensions() + list(rows)))
-    yield Case(group, "a ticket that is none", last(modes, (PRE_SHARED_KEY, offer)), ANSWER)
-    yield Case(group, "not the last extension",
-               last(modes, (PRE_SHARED_KEY, offer), (21, b"")), ILLEGAL)
-    yield Case(group, "without modes", last((PRE_SHARED_KEY, offer)),
-               ("missing_extension",))
-    short = vector(vector(b"ticket") + bytes(4)) + vector(vector(b"b" * 31, 1))
-    yield Case(group, "a short binder", last(modes, (PRE_SHARED_KEY, short)),
-               MALFORMED)
-    two = vector(2 * (vector(b"ticket") + bytes(4))) + vector(vector(b"b" * 32, 1))
-    yield Case(group, "fewer binders than tickets", last(modes, (PRE_SHARED_KEY, two)),
-               ILLEGAL)
-
-    def early(records, length):
-        def play(peer):
-            rows = [(EARLY_DATA, b""), modes, (PRE_SHARED_KEY, offer)]
-            hello = peer.hello(peer.extensions() + rows)
-            peer.send(plain(HANDSHAKE, hello), plain(CHANGE_CIPHER, b"\x01"))
-            peer.send(*(plain(DATA, os.urandom(length)) for _ in range(records)))
-            peer.begin(hello)
-            peer.finish()
-            return ask(peer)
-        return play
-    group = "tls13-0rtt-garbage"
-    for records, length in ((1, 100), (10, 1_000), (100, 100)):
-        yield Case(group, f"{records} records of {length} bytes", early(records, length), ANSWER)
-    yield Case(group, "more than the server skips", early(20, 1_000),
-               MAC + UNEXPECTED)
-    yield Case(group, "not offered", alone(lambda _: plain(DATA, os.urandom(100)), start=started),
-               MAC + UNEXPECTED)
 
 
 # The handshake of TLS 1.3.

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Breaks the rules of TLS in some 500 ways, and compares each end with those that the standards
+"""Breaks the rules of TLS in some 580 ways, and compares each end with those that the standards
 allow."""
 
+import itertools
 import time
 
 from rig import CheckError, Folder, Server, Table, arguments, program_path, run
 from tls_cases import BODY_BYTES, all_cases
 from tls_peer import End, Peer
+from tls_tickets import ticket_cases
 
 EPILOG = """\
 tlsfuzzer is in no package registry, so these are conversations of our own (tls_cases.py). Groups
@@ -97,7 +99,7 @@ def main():
 def judge(address, group, title):
     table = Table(f"TLS against its rules: {title}")
     counts, reasons, began = {}, {}, time.monotonic()
-    for case in all_cases():
+    for case in itertools.chain(all_cases(), ticket_cases()):
         if group not in (None, case.group):
             continue
         if time.monotonic() - began > CHECK_S:

@@ -29,7 +29,7 @@ AES_128_GCM, ECDHE_ECDSA, ECDHE_RSA = 0x1301, 0xC02B, 0xC02F
 X25519, P_256 = 29, 23
 # Extensions.
 SERVER_NAME, GROUPS, SIGNATURES, ALPN, MASTER_SECRET = 0, 10, 13, 16, 23
-PRE_SHARED_KEY, EARLY_DATA, VERSIONS, PSK_MODES, KEY_SHARE = 41, 42, 43, 45, 51
+SESSION_TICKET, PRE_SHARED_KEY, EARLY_DATA, VERSIONS, PSK_MODES, KEY_SHARE = 35, 41, 42, 43, 45, 51
 RENEGOTIATION = 0xFF01
 ALERTS = {
     0: "close_notify", 10: "unexpected_message", 20: "bad_record_mac", 22: "record_overflow",
@@ -142,17 +142,21 @@ class Peer:
     """Connection of a client."""
 
     def __init__(self, address, timeout):
+        self.address, self.timeout = address, timeout
         self.sock = socket.create_connection(address, timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer, self.messages = bytearray(), bytearray()
         self.reads = self.writes = self.next_reads = self.next_writes = None
         self.is_13 = self.is_extended = False
-        self.server_random = self.server_public = self.master = b""
+        self.server_random = self.server_public = self.master = self.secret = b""
         self.transcript = b""
         self.private = X25519PrivateKey.generate()
         self.random = os.urandom(32)
         # Alerts that ended nothing, and messages of the server behind its handshake.
         self.warnings, self.later = [], []
+        # Tickets of the server, and the secrets of those that are offered to it.
+        self.tickets, self.offered = [], []
+        self.is_resumed = False
 
     def close(self):
         self.sock.close()
@@ -305,7 +309,11 @@ class Peer:
     def _begin_13(self, found):
         shared = self.private.exchange(X25519PublicKey.from_public_bytes(found[KEY_SHARE][4:]))
         empty = hashlib.sha256(b"").digest()
-        early = digest(bytes(32), bytes(32))
+        self.is_resumed = PRE_SHARED_KEY in found
+        psk = bytes(32)
+        if self.is_resumed:
+            psk = self.offered[int.from_bytes(found[PRE_SHARED_KEY], "big")]
+        early = digest(bytes(32), psk)
         secret = digest(expand(early, b"derived", empty), shared)
         self.writes = Keys13(self._derive(secret, b"c hs traffic"))
         self.reads = Keys13(self._derive(secret, b"s hs traffic"))
@@ -313,16 +321,24 @@ class Peer:
             self.transcript += made
         self.transcript += made
         secret = digest(expand(secret, b"derived", empty), bytes(32))
+        self.secret = secret
         self.next_writes = Keys13(self._derive(secret, b"c ap traffic"))
         self.reads = Keys13(self._derive(secret, b"s ap traffic"))
 
     def _begin_12(self, is_extended):
+        self.is_extended = is_extended
         while (made := self.next_message())[0] != SERVER_DONE:
             self.transcript += made
             if made[0] == SERVER_KEY:
                 self.server_public = made[8:8 + made[7]]
+            elif made[0] == NEW_TICKET:
+                # The session is resumed: the server's last message is next.
+                self.is_resumed = True
+                self.master = self.offered[0]
+                self._make_keys_12()
+                self.await_end_12()
+                return
         self.transcript += made
-        self.is_extended = is_extended
 
     def client_key(self):
         """ClientKeyExchange."""
@@ -336,6 +352,9 @@ class Peer:
         if self.is_extended:
             label, seed = b"extended master secret", hashlib.sha256(self.transcript).digest()
         self.master = prf(shared, label, seed, 48)
+        self._make_keys_12()
+
+    def _make_keys_12(self):
         keys = prf(self.master, b"key expansion", self.server_random + self.random, 40)
         self.next_writes = Keys12(keys[:16], keys[32:36])
         self.next_reads = Keys12(keys[16:32], keys[36:40])
@@ -354,25 +373,35 @@ class Peer:
     def finish(self):
         """Sends what remains of the handshake, and reads the server's last messages."""
         if self.is_13:
-            self.send(self.seal(HANDSHAKE, self.finished()))
+            made = self.finished()
+            self.send(self.seal(HANDSHAKE, made))
+            self.transcript += made
             return self.change_keys()
-        made = self.client_key()
-        self.send(plain(HANDSHAKE, made))
-        self.agree(made)
+        if not self.is_resumed:
+            made = self.client_key()
+            self.send(plain(HANDSHAKE, made))
+            self.agree(made)
         made = self.finished()
         self.send(plain(CHANGE_CIPHER, b"\x01"))
         self.change_keys()
         self.send(self.seal(HANDSHAKE, made))
-        return self.await_end_12()
+        if not self.is_resumed:
+            self.transcript += made
+            self.await_end_12()
+        return None
 
     def await_end_12(self):
         """Reads the server's last messages of TLS 1.2."""
         while (record := self.receive())[0] != CHANGE_CIPHER:
             if record[0] == ALERT:
                 self.alert(record[1])
+            elif record[0] == HANDSHAKE:
+                self.tickets.append(record[1][10:])
         self.reads = self.next_reads
-        if self.next_message()[0] != FINISHED:
+        made = self.next_message()
+        if made[0] != FINISHED:
             raise End("no Finished")
+        self.transcript += made
 
     def update_key(self, request=0):
         """Record with a KeyUpdate; the next record has the next key."""
@@ -405,6 +434,22 @@ class Peer:
             if kind == DATA:
                 text += body
             elif kind == HANDSHAKE:
-                self.later.append(body[0])
-                if body[0] == KEY_UPDATE:
-                    self.reads = self.reads.next()
+                self._keep_messages(body)
+
+    def _keep_messages(self, body):
+        """Messages of a record behind the handshake."""
+        while body:
+            end = 4 + int.from_bytes(body[1:4], "big")
+            self.later.append(body[0])
+            if body[0] == KEY_UPDATE:
+                self.reads = self.reads.next()
+            elif body[0] == NEW_TICKET:
+                self._keep_ticket(body[12:end])
+            body = body[end:]
+
+    def _keep_ticket(self, body):
+        """Keeps a ticket of TLS 1.3, and its secret."""
+        nonce, rest = body[1:1 + body[0]], body[1 + body[0]:]
+        secret = self._derive(self.secret, b"res master")
+        ticket = rest[2:2 + int.from_bytes(rest[:2], "big")]
+        self.tickets.append((ticket, expand(secret, b"resumption", nonce)))
