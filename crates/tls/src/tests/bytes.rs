@@ -163,6 +163,24 @@ fn a_second_message_that_is_malformed_is_answered_by_an_alert() {
     }
 }
 
+/// Where a session is resumed, the server's last message comes first, and the client then expects
+/// sealed records. rustls has no alert for a message that is too long.
+#[test]
+fn a_resumed_session_has_no_alert_in_the_clear() {
+    let tickets = Some(rustls::crypto::aws_lc_rs::Ticketer::new().unwrap());
+    let options = Options { tickets, versions: vec![&TLS12], ..Options::default() };
+    let mut pair = Pair::new(&options);
+    for expected in [record(ALERT, &[2, UNEXPECTED_MESSAGE]), Vec::new()] {
+        let hello = send(&mut pair.client);
+        assert_eq!(open(&mut pair.server, &hello).0, Ok(()));
+        let too_long = record(HANDSHAKE, &[16, 0xff, 0xff, 0xff]);
+        assert_eq!(open(&mut pair.server, &too_long), (Err(SealFault::Record), expected));
+        pair = pair.again();
+        pair.shake_hands().unwrap();
+        pair = pair.again();
+    }
+}
+
 #[test]
 fn an_altered_record_is_a_fault() {
     let mut pair = Pair::new(&Options::default());
