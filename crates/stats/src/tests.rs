@@ -332,6 +332,21 @@ fn a_verdict_agrees_with_the_interval_next_to_it() {
     assert_eq!(few[1], alone, "a family of one");
 }
 
+/// The level of one among fifty, where a run has many arms or is looked at often.
+#[test]
+fn intervals_of_a_family_are_as_sure_as_they_say() {
+    let level = shared(LEVEL, 50);
+    for blocks in [8, 12, 20] {
+        let (mut random, mut missed) = (Random::new(41), 0);
+        for _ in 0..20_000 {
+            let sample: Vec<f64> = (0..blocks).map(|_| random.normal()).collect();
+            missed += u32::from(!Located::of(&sample).unwrap().interval(level).contains(0.0));
+        }
+        // Of 20,000 a thousandth is 20.
+        assert!(missed <= 26, "{blocks} blocks: {missed} of 20,000 miss the truth");
+    }
+}
+
 /// The promises of the method at any noise: one program compared with itself, verdicts on planted
 /// differences, and the differences that are found.
 #[test]

@@ -6,7 +6,7 @@ def line(k,*v): out.append(k+" "+" ".join(",".join(repr(float(x)) for x in np.at
 def lehmann(x):
     n=len(x); w=np.sort([(x[i]+x[j])/2 for i in range(n) for j in range(i,n)]); m=np.median(w)
     sd=np.sqrt(n*(n+1)*(2*n+1)/24); q=np.interp([(len(w)-1)/2-sd,(len(w)-1)/2+sd],np.arange(len(w)),w); se=(q[1]-q[0])/2  # Lehmann 1963
-    t=st.t.ppf(.975,n-1)*se; return [m,m-t,m+t,2*st.t.sf(abs(m)/se,n-1)]
+    f=min(n-1,max(5,.75*n)); t=st.t.ppf(.975,f)*se; return [m,m-t,m+t,2*st.t.sf(abs(m)/se,f)]
 for n in (3,4,5,6,7,9,14,30):
     x=np.round(rng.normal(0.3,1,n),6)
     r=st.wilcoxon(x,method='exact'); line("wilcoxon_exact",x,[r.statistic,r.pvalue])
