@@ -14,8 +14,8 @@ const SIZE: u64 = 1 << 30;
 /// places wait or are served. The queue sorts them, and several heads share them. No request has a
 /// next piece, so that heads do not pause.
 pub(crate) fn service_by_depth(disk: &Disk, bytes: u64, deepest: usize) -> Vec<f64> {
-    let whole = (u64::from(disk.read_ahead_kb) << 10).max(1);
-    (1..=deepest).map(|depth| service_s(disk, bytes.min(whole - 1), depth)).collect()
+    let disk = Disk { queue: disk.queue.without_pauses(), ..disk.clone() };
+    (1..=deepest).map(|depth| service_s(&disk, bytes, depth)).collect()
 }
 
 fn service_s(disk: &Disk, bytes: u64, depth: usize) -> f64 {
@@ -65,9 +65,13 @@ mod tests {
             service_by_depth(disk, 100_000, 16).into_iter().map(|s| 1e3 * s).collect()
         };
         // A seek of 4 ms and 1 ms of transfer, however many wait.
-        for (depth, ms) in ms(&fifo).into_iter().enumerate() {
-            assert!((4.9..5.1).contains(&ms), "{depth}: {ms}");
+        for queue in [Queue::Fifo, Queue::Slices, Queue::Anticipatory] {
+            for (depth, ms) in ms(&Disk { queue, ..fifo.clone() }).into_iter().enumerate() {
+                assert!((4.9..5.1).contains(&ms), "{queue:?}, {depth}: {ms}");
+            }
         }
+        let reads_nothing_ahead = ms(&Disk { read_ahead_kb: 0, ..fifo.clone() })[0];
+        assert!((4.9..5.1).contains(&reads_nothing_ahead), "{reads_nothing_ahead}");
         let by_depth = ms(&sorted);
         assert!((4.7..5.3).contains(&by_depth[0]), "{by_depth:?}");
         assert!(by_depth[15] < 0.75 * by_depth[0], "{by_depth:?}");

@@ -106,8 +106,9 @@ impl<T> Model<T> {
         let end_ns = start_ns + nanos;
         // The kernel asks for what it reads ahead at once or in halves; less ends a file.
         let has_more = request.bytes >= (u64::from(self.disk.read_ahead_kb) * KIB / 2).max(1);
-        let pause_ns =
-            if has_more && !self.at_once { end_ns + self.disk.queue.pause_ns() } else { 0 };
+        let nanos = self.disk.queue.pause_ns();
+        let pauses = has_more && nanos > 0 && !self.at_once;
+        let pause_ns = if pauses { end_ns + nanos } else { 0 };
         let place = request.offset + request.bytes;
         self.heads[head] = Head { place, free_ns: end_ns, pause_ns };
         Turn::Serves(Service { request, start_ns, end_ns, sought: way > 0, depth })
@@ -313,6 +314,19 @@ mod tests {
         assert_eq!(model.take(1, first.end_ns), Turn::Idles);
         let second = take(&mut model, 0, first.end_ns).unwrap();
         assert!(second.request.tag == 2 && !second.sought);
+    }
+
+    #[test]
+    fn heads_that_never_pause_leave_nothing_to_each_other() {
+        const PIECE: u64 = 131_072;
+        for queue in [Queue::Fifo, Queue::Nearest] {
+            let mut model = model(Disk { queue, heads: 2, ..disk() });
+            model.arrive(request(1, PIECE, PIECE, 0));
+            let first = take(&mut model, 0, 0).unwrap();
+            model.arrive(request(2, 2 * PIECE, PIECE, MS));
+            let second = take(&mut model, 1, MS).unwrap();
+            assert!(second.start_ns == MS && MS < first.end_ns, "{queue:?}: {second:?}");
+        }
     }
 
     #[test]
