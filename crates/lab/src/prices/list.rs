@@ -207,6 +207,9 @@ mod tests {
         let accepts = [("accept", 1.0), ("accept_empty", 0.136)];
         let rest = [("existing", 1.0), ("connection", 1.0), ("wait", 1.0 / 7.0)];
         near("acceptinf", sum("[H]", &[accepts.as_slice(), &rest].concat()), 238.0, 1.0);
+        // Saturated at 3,100 to 3,200 a second.
+        let one = [("accept", 1.0), ("existing", 1.0), ("connection", 1.0), ("wait", 1.0)];
+        near("accept1", sum("[H]", &one), 317.5, 5.0);
         let whole = [("kernel", 1.0), ("driver", 1.0), ("program", 1.0)];
         near("[S], 4 GB", sum("[S]", &whole), 83.0, 5.0);
     }
