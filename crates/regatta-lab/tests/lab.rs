@@ -40,6 +40,18 @@ fn the_lab_knows_the_variants() {
     }
 }
 
+/// The lab has to know the call by which each of them waits, too.
+#[test]
+fn the_lab_knows_the_pollers() {
+    for one in regatta_arch::presets::ARCHITECTURES {
+        let mut axes = one.axes.iter();
+        let set = axes.find(|(key, _)| ["event.poller", "fiber.poller"].contains(key));
+        let known = regatta_lab_core::claims::POLLERS.iter().find(|(name, _)| *name == one.name);
+        let [set, known] = [set, known].map(|found| found.map(|(_, call)| *call));
+        assert_eq!(known, set, "{}", one.name);
+    }
+}
+
 const PATIENCE: Duration = Duration::from_secs(120);
 const LAB: &str = env!("CARGO_BIN_EXE_regatta-lab");
 

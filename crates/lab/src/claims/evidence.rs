@@ -107,6 +107,37 @@ pub(crate) fn option<'t>(target: &'t Target, key: &str) -> &'t str {
     target.config.get(key).map_or_else(usual, String::as_str)
 }
 
+/// Architectures that wait by another call than epoll unless an option says so, and the call.
+pub const POLLERS: [(&str, &str); 16] = [
+    ("flash-1999", "select"),
+    ("flash-linux", "select"),
+    ("knot-c", "poll"),
+    ("knot-nb", "poll"),
+    ("knot-b", "poll"),
+    ("watpipe4", "select"),
+    ("haboob-2002", "poll"),
+    ("cohort-sandstorm", "poll"),
+    ("accept1", "select"),
+    ("acceptinf", "select"),
+    ("accept25", "select"),
+    ("accept25+$", "select"),
+    ("eager", "select"),
+    ("eager+full", "select"),
+    ("eager+close", "select"),
+    ("cm", "select"),
+];
+/// Architectures of user threads, whose schedulers wait.
+const FIBERS: [&str; 5] = ["knot-c", "knot-nb", "knot-b", "means", "means-steal"];
+
+/// Call by which a target waits for events: `epoll`, `poll` or `select`.
+pub(crate) fn poller(target: &Target) -> &str {
+    let architecture = target.config.get(ARCHITECTURE).map_or("", String::as_str);
+    let usual = POLLERS.iter().find(|(name, _)| *name == architecture);
+    let key = if FIBERS.contains(&architecture) { "fiber.poller" } else { "event.poller" };
+    let set = target.config.get(key).map(String::as_str);
+    set.unwrap_or_else(|| usual.map_or("epoll", |(_, call)| call)).trim_end_matches("-edge")
+}
+
 /// Targets that differ in one option alone, with their values of it.
 pub(crate) type Family<'t> = Vec<(&'t Target, &'t str)>;
 

@@ -28,7 +28,7 @@ mod tuned;
 use crate::experiment::claim_index::Resource;
 pub use crate::experiment::claim_index::{CLAIMS, Claim};
 pub(crate) use counted::is_counted;
-pub use evidence::{VARIANTS, Variant};
+pub use evidence::{POLLERS, VARIANTS, Variant};
 pub(crate) use looks::{Growth, next_look};
 pub(crate) use on_paper::on_paper;
 

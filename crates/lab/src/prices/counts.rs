@@ -1,7 +1,7 @@
 //! Counts of a reply, by the server's counters and its threads' waits.
 
 use crate::analysis;
-use crate::claims::evidence::option;
+use crate::claims::evidence::poller;
 use crate::experiment::Target;
 use crate::journal::Run;
 use crate::record::{Cell, Record};
@@ -52,7 +52,7 @@ pub const COUNTS: [&str; COUNTED.len() + 3] = {
 };
 
 /// Wait mechanisms that have prices of their own.
-const POLLERS: [&str; 3] = ["epoll", "poll", "select"];
+const WAIT_CALLS: [&str; 3] = ["epoll", "poll", "select"];
 
 /// Counts of one reply, by their names.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -99,9 +99,8 @@ fn counted(record: &Record, name: &str, target: &Target) -> Option<f64> {
         }
         _ => {}
     }
-    let poller = option(target, "event.poller").trim_end_matches("-edge");
-    let own = POLLERS.iter().find(|own| name.ends_with(&format!("_{own}")));
-    if own.is_some_and(|own| *own != poller) {
+    let own = WAIT_CALLS.iter().find(|own| name.ends_with(&format!("_{own}")));
+    if own.is_some_and(|own| *own != poller(target)) {
         return None;
     }
     let (_, sum) = COUNTED.iter().find(|(known, _)| *known == name)?;
@@ -161,5 +160,30 @@ mod tests {
         let silent = synthetic(&text("epoll"), &|_| named([("good_per_s", 1.0)]));
         let cell = silent.records[0].cell.clone();
         assert_eq!(ReplyCounts::of(&silent, &silent.experiment.targets[0], &cell), None);
+    }
+
+    #[test]
+    fn waits_are_by_the_call_of_the_architecture() {
+        for (options, call) in [
+            ("server.architecture = \"sped\"", "epoll"),
+            ("server.architecture = \"knot-c\"", "poll"),
+            ("server.architecture = \"watpipe4\"", "select"),
+            ("server.architecture = \"acceptinf\"", "select"),
+            ("server = { architecture = \"watpipe4\" }, event.poller = \"poll\"", "poll"),
+            ("server = { architecture = \"knot-c\" }, event.poller = \"epoll\"", "poll"),
+            ("server = { architecture = \"knot-c\" }, fiber.poller = \"epoll\"", "epoll"),
+            ("server = { architecture = \"sped\" }, event.poller = \"epoll-edge\"", "epoll"),
+        ] {
+            let text = format!(
+                "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+                 targets.one.config = {{ {options} }}\nworkload.root = \".\"\n"
+            );
+            let run = synthetic(&text, &|_| named([("replies", 1e3), ("wait_calls", 500.0)]));
+            let cell = run.records[0].cell.clone();
+            let found = ReplyCounts::of(&run, &run.experiment.targets[0], &cell).unwrap();
+            let waits = WAIT_CALLS.map(|call| found.get(&format!("wait_{call}")));
+            let expected = WAIT_CALLS.map(|one| if one == call { 0.5 } else { 0.0 });
+            assert_eq!(waits, expected, "{options}");
+        }
     }
 }
