@@ -269,10 +269,13 @@ fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
             Finding { open: found.open.map(|open| waits_for(open, evidence, claim)), ..found }
         }),
     };
-    if finding.verdict == Verdict::Fails
-        && let Some(differs) = row.and_then(|row| scale::differs(evidence, id, &row.decided_by))
-    {
-        finding = Finding::open(finding.ours, finding.why, Open::Replica { differs });
+    if let Some(row) = row.filter(|_| finding.verdict == Verdict::Fails) {
+        if let Some(unknown) = scale::unknown(evidence, id, &row.decided_by) {
+            finding.why = format!("{}; {unknown}", finding.why);
+        }
+        if let Some(differs) = scale::differs(evidence, id, &row.decided_by) {
+            finding = Finding::open(finding.ours, finding.why, Open::Replica { differs });
+        }
     }
     if let Some(label) = &run.manifest.label {
         finding.why = format!("{label} (waits are the server's own count): {}", finding.why);

@@ -4,9 +4,10 @@
 //! does not refute the claim: its replica differs.
 
 use super::arms::cap;
-use super::evidence::{self, Evidence, option};
+use super::derived::derive;
+use super::evidence::{self, Evidence, option, poller};
 use super::model;
-use crate::experiment::{ScaleNumber, Target, rate};
+use crate::experiment::{DerivedNumber, ScaleNumber, Target, rate};
 use crate::papers;
 use crate::record::Record;
 use crate::units::show;
@@ -75,6 +76,18 @@ pub(super) fn differs(run: &Evidence<'_>, id: &str, decides: &[ScaleNumber]) -> 
     Some(far.collect::<Vec<_>>().join("; ")).filter(|far| !far.is_empty())
 }
 
+/// Numbers that decide a claim of a paper and that the run does not tell, in words; None: no number.
+pub(super) fn unknown(run: &Evidence<'_>, id: &str, decides: &[ScaleNumber]) -> Option<String> {
+    let (letter, _) = id.split_once('-').filter(|_| !decides.is_empty())?;
+    let rows = rows(run, &format!("[{letter}]"));
+    let is_unknown = |row: &&ScaleRow| row.here.is_none() && decides.contains(&row.number);
+    let told = rows.iter().filter(is_unknown).map(|row| {
+        let (name, paper) = (row.number.name(), show(row.paper));
+        format!("{name} is not known here, {paper} in the paper ({})", row.place)
+    });
+    Some(told.collect::<Vec<_>>().join("; ")).filter(|told| !told.is_empty())
+}
+
 fn here(run: &Evidence<'_>, number: ScaleNumber) -> Option<f64> {
     let manifest = &run.run.manifest;
     let experiment = &run.run.experiment;
@@ -115,8 +128,9 @@ fn here(run: &Evidence<'_>, number: ScaleNumber) -> Option<f64> {
             most(run, |record| evidence::number(record, "opens_per_reply"))
         }
         ScaleNumber::BlockedOverProcesses => threads_held(run),
-        // They take prices of system calls and switches, or a profile.
-        ScaleNumber::PollOverCpu | ScaleNumber::SwitchOverCpu => None,
+        ScaleNumber::SwitchOverCpu => select_over_cpu(run, baseline),
+        // It takes a profile.
+        ScaleNumber::PollOverCpu => None,
     }
 }
 
@@ -132,6 +146,21 @@ fn threads_held(run: &Evidence<'_>) -> Option<f64> {
         Some(evidence::number(record, "server_cpu")? / run.left() + waits)
     });
     Some(held.ok()? / threads)
+}
+
+/// Time of a select over the processor time of a reply, near saturation, by the clock of a server
+/// that waits so; switches of user threads take prices.
+fn select_over_cpu(run: &Evidence<'_>, target: &Target) -> Option<f64> {
+    if poller(target) != "select" {
+        return None;
+    }
+    let cell = run.at(&target.name, 1.0).or_else(|_| run.top(&target.name)).ok()?;
+    let of = |record: &Record| {
+        let selects = evidence::counted(record, "wait_calls").filter(|calls| *calls > 0.0)?;
+        let share = derive(run, DerivedNumber::SelectShare, record)?;
+        Some(share * evidence::counted(record, "replies")? / selects)
+    };
+    run.middle("", &cell, of).ok()
 }
 
 /// Connections that a target allows.
@@ -229,6 +258,31 @@ calibrate = {}
         assert_eq!(here(&evidence, ScaleNumber::PollOverCpu), None);
     }
 
+    /// Of 2 s of busy time half are inside select, in 500 calls for 4,000 replies.
+    #[test]
+    fn a_select_is_told_by_a_server_s_own_clock() {
+        for (architecture, value) in [("acceptinf", Some(4.0)), ("sped", None)] {
+            let text = TEXT.replace("\"sped\"", &format!("{architecture:?}"));
+            let mut run = synthetic(&text, &|_| {
+                numbers([
+                    ("good_per_s", 2_000.0),
+                    ("window_s", 4.0),
+                    ("wait_ns", 3e9),
+                    ("wait_calls", 500.0),
+                    ("replies", 4_000.0),
+                ])
+            });
+            let left = Evidence::new(&run).left();
+            for record in &mut run.records {
+                record.metrics.insert("server_cpu".to_owned(), 0.5 * left);
+            }
+            let evidence = Evidence::new(&run);
+            assert_eq!(here(&evidence, ScaleNumber::SwitchOverCpu), value, "{architecture}");
+            let told = unknown(&evidence, "E-2", &[ScaleNumber::SwitchOverCpu]);
+            assert_eq!(told.is_none(), value.is_some(), "{architecture}: {told:?}");
+        }
+    }
+
     #[test]
     fn threads_that_nothing_blocks_are_hardly_held() {
         let text = TEXT.replace("\"sped\"", "\"bio\"");
@@ -258,5 +312,9 @@ calibrate = {}
         assert!(rows.len() >= 8, "{rows:?}");
         // The disk's seek is unknown, and nothing else is named.
         assert_eq!(differs(&Evidence::new(&run), "E-2", &[ScaleNumber::DiskWait]), None);
+        let told = unknown(&Evidence::new(&run), "E-2", &[ScaleNumber::DiskWait]).unwrap();
+        assert!(told.starts_with("disk_wait is not known here, 0.33 in the paper"), "{told}");
+        assert_eq!(unknown(&Evidence::new(&run), "E-2", &[ScaleNumber::OpensPerReply]), None);
+        assert_eq!(unknown(&Evidence::new(&run), "E-2", &[]), None);
     }
 }

@@ -55,7 +55,7 @@ named! {
         FootprintOverCache = "footprint_over_cache",
         /// Files opened for each reply.
         OpensPerReply = "opens_per_reply",
-        /// Share of its processor time that a server spends in select, or in switches.
+        /// Time of a select, or of a switch of user threads, over the processor time of a reply.
         SwitchOverCpu = "switch_over_cpu",
     }
 }
