@@ -127,7 +127,9 @@ pub(crate) fn streams_without_windows_leave_descriptors(variant: &Variant) {
             outcome => assert_eq!(outcome, StreamOutcome::Reset(code::INTERNAL_ERROR)),
         }
     }
-    assert!(server.count("http2_files_closed") > 0);
+    // It copies whole files into its cache: none stays open.
+    let copies = variant.architecture == "knot-c";
+    assert_eq!(server.count("http2_files_closed") == 0, copies);
 }
 
 pub(crate) fn one_window_for_all(variant: &Variant) {
