@@ -1,9 +1,10 @@
 """Attacks over HTTP/2: what one connection sends, and how that must end.
 
-Each attack is a generator of bytes, and of seconds to wait for. The check serves the files, and sets
-the limits, that are named here.
+Each attack is a generator of bytes, and of seconds to wait for. The check serves the files, and
+sets the limits, that are named here.
 """
 
+import functools
 import itertools
 import struct
 from collections.abc import Callable, Iterator
@@ -17,11 +18,17 @@ from rig import (
 
 SMALL, SMALL_BYTES = "/small.txt", 4 * KIB
 LARGE, LARGE_BYTES, LARGE_FILES = "/large-{}.bin", 10 * MIB, 10
-# Files of which each is asked for once, and descriptors that the cache of a worker may have.
+# Files that are asked for round-robin, so many that the cache does not have them any more when
+# their turn comes. The second are those of good clients.
 OTHER, OTHER_BYTES, OTHER_FILES = "/other-{}.bin", 2 * MIB, 6_400
+SEVERAL, SEVERAL_BYTES, SEVERAL_FILES = "/several-{}.txt", SMALL_BYTES, 2_048
+# Descriptors that the cache of a worker may have.
 CACHED_FILES = 256
 # Deadlines short enough to pass within the time of an attack, seconds.
-SEND_WINDOW_S, HEAD_S, FIRST_S, LINGER_S = 4, 3, 3, 2
+SEND_WINDOW_S, HEAD_S, FIRST_S, LINGER_S = 2, 2, 2, 1
+# The limit on descriptors where they are scarce (RLIMIT_NOFILE), and the deadline of stalled
+# connections there: all of an attack are open before the first one ends.
+DESCRIPTORS_MAX, SCARCE_WINDOW_S = 2_048, 8
 DEADLINE_SLACK_S = 1.5
 # Numbers of files that no stream has asked for.
 UNUSED = itertools.count()
@@ -55,6 +62,8 @@ class Attack:
     opens: int = 100
     # Memory that the attack may add to the workers, without what they may keep.
     bytes_max: int | None = None
+    # Seconds of the attack and of the measurement beside it, if they are no others by the options.
+    seconds: float = 0.0
 
 
 def start(*more, window=None):
@@ -278,22 +287,45 @@ def slow_windows():
         yield serialize(window_update(stream, 1))
 
 
-def zero_windows():
-    """A hundred responses that never get a window."""
-    yield start(*(large(stream) for stream in streams(1, 100)), window=0)
-    while True:
-        yield 1
+@functools.cache
+def other_get(number):
+    return block(request(OTHER.format(number)))
+
+
+def prepare_requests():
+    """Encodes the requests for other files, which takes a while."""
+    for number in range(OTHER_FILES):
+        other_get(number)
+
+
+def other_streams():
+    """A hundred requests, each for a file that has not been asked for lately."""
+    return [headers(stream, other_get(next(UNUSED) % OTHER_FILES)) for stream in streams(1, 100)]
 
 
 def other_files():
-    """A hundred responses that never get a window, each of a file that no other one is of."""
-    parts = [
-        headers(stream, request(OTHER.format(next(UNUSED) % OTHER_FILES)))
-        for stream in streams(1, 100)
-    ]
-    yield start(*parts, window=0)
+    """A hundred responses that never get a window, each of another file."""
+    yield start(*other_streams(), window=0)
     while True:
         yield 1
+
+
+def dripped(size, pause_s=0.0, make=None):
+    """A hundred responses whose windows open by so many bytes at a time: all of them as fast as the
+    server takes it, or one after another with a pause between two.
+    """
+
+    def sends():
+        requests = make() if make else [large(stream) for stream in streams(1, 100)]
+        yield start(window_update(0, WINDOW_MAX - 65_535), *requests, window=size)
+        parts = [serialize(window_update(stream, size)) for stream in streams(1, 100)]
+        if not pause_s:
+            yield from itertools.repeat(b"".join(parts))
+        for part in itertools.cycle(parts):
+            yield pause_s
+            yield part
+
+    return sends
 
 
 def no_reading():
@@ -376,6 +408,10 @@ STALL_S = SEND_WINDOW_S + DEADLINE_SLACK_S
 SLOW_S = HEAD_S + DEADLINE_SLACK_S
 # A stalled connection may be checked twice: it has made progress in the first window.
 TWICE_S = 2 * SEND_WINDOW_S + DEADLINE_SLACK_S
+# Pause between two drips of a window: what they permit is less than a client must take.
+DRIP_S = SEND_WINDOW_S + 0.5
+SCARCE_STALL_S = SCARCE_WINDOW_S + DEADLINE_SLACK_S
+SCARCE_TWICE_S = 2 * SCARCE_WINDOW_S + DEADLINE_SLACK_S
 
 
 def stalls(name, sends, ends="NO_ERROR", **more):
@@ -424,7 +460,12 @@ ATTACKS = [
     ),
     Attack("one-byte windows", one_byte_windows),
     Attack("one-byte windows of the connection", one_byte_for_all),
+    Attack("windows of 255 bytes", dripped(255)),
+    # From that on a window is no fault, while the client takes what it permits.
+    Attack("windows of 256 bytes", dripped(256), None),
     stalls("one-byte windows, slowly", slow_windows, within_s=TWICE_S),
+    stalls("windows of 255 bytes, slowly", dripped(255, DRIP_S), within_s=TWICE_S),
+    stalls("windows of 256 bytes, slowly", dripped(256, DRIP_S), within_s=TWICE_S),
     stalls(
         "windows that are taken back", withdrawn_windows, within_s=TWICE_S,
         reads_after_s=WITHDRAWN_S, receive_bytes=8 * KIB,
@@ -433,14 +474,28 @@ ATTACKS = [
         "responses that are not read", no_reading, ends="close", within_s=TWICE_S + 2,
         reads_after_s=TWICE_S, receive_bytes=8 * KIB,
     ),
-    stalls("zero-window streams of 6,400 files", other_files, opens=CACHED_FILES),
-    stalls(
-        "1,000 connections of 100 zero-window streams", zero_windows, connections=1_000,
-        bytes_max=1_000 * (16 * KIB + 100 * 192),
-    ),
     stalls("slow preface", slow_preface, within_s=SLOW_S),
     stalls("slow frame", slow_frame, within_s=SLOW_S),
     stalls("slow field block", slow_block, within_s=SLOW_S),
     stalls("nothing after the handshake", nothing, within_s=FIRST_S + DEADLINE_SLACK_S),
     stalls("requests whose content does not end", body_slowly, None),
+]
+
+# Attacks where descriptors are scarce. A stream keeps the name of its file, too.
+SCARCE_ATTACKS = [
+    stalls(
+        "scarce: 40 connections of 100 zero-window streams", other_files, connections=40,
+        within_s=SCARCE_STALL_S,
+    ),
+    stalls(
+        "scarce: 1,000 connections of 100 zero-window streams", other_files, connections=1_000,
+        within_s=SCARCE_STALL_S, bytes_max=1_000 * (16 * KIB + 100 * 384), seconds=10,
+    ),
+    *(
+        stalls(
+            f"scarce: windows of {size} bytes, slowly", dripped(size, 0.2, other_streams),
+            ends=None, connections=40, within_s=SCARCE_TWICE_S,
+        )
+        for size in (1, 255, 256)
+    ),
 ]

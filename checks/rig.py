@@ -6,7 +6,9 @@ Rust tests is used: a mistake of ours in frames or field compression cannot hide
 """
 
 import argparse
+import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -83,6 +85,13 @@ class Folder:
                 file.truncate(length)
         path.chmod(0o644)
 
+    def replace(self, name, content):
+        """Puts a file with this content in the place of a name, as a deployment does."""
+        new = self.path / "new"
+        new.write_bytes(content)
+        new.chmod(0o644)
+        new.rename(self.site / name)
+
     def make_certificate(self, kind=P_256):
         """Makes a certificate, which replaces the one before."""
         command = ["openssl", "req", "-x509", "-newkey", *kind]
@@ -110,10 +119,13 @@ def toml(value):
 
 
 class Server:
-    """A server with one address with TLS; ended at the end of the block."""
+    """A server with one address with TLS; ended at the end of the block. `descriptors_max` is its
+    limit on descriptors (RLIMIT_NOFILE).
+    """
 
-    def __init__(self, program, folder, architecture=None, settings=None):
+    def __init__(self, program, folder, architecture=None, settings=None, descriptors_max=None):
         self.program, self.folder, self.architecture = program, folder, architecture
+        self.descriptors_max = descriptors_max
         self.context = folder.trust()
         self.settings = {
             "server.root": str(folder.site),
@@ -134,7 +146,8 @@ class Server:
         self.output = self.folder.path / "server.log"
         with self.output.open("w") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=self._limit_descriptors if self.descriptors_max else None,
             )
         try:
             self._wait()
@@ -145,6 +158,9 @@ class Server:
 
     def __exit__(self, *_):
         self._stop()
+
+    def _limit_descriptors(self):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors_max, self.descriptors_max))
 
     def _config(self):
         sections = {}
@@ -358,28 +374,69 @@ class Table:
 
     WIDTHS = (51, 62, 30)
     HEADS = ("what", "number", "bar")
+    # In the order of the summary.
+    VERDICTS = ("missed", "undecided", "met")
 
-    def __init__(self, title):
-        self.missed = self.undecided = 0
+    def __init__(self, title=None):
+        # One for each row that has a bar.
+        self.rows = []
+        self.subject = ""
+        if title:
+            self.begin(title)
+
+    def begin(self, title):
+        """Begins another part of the table."""
         print(f"\n{title}\n")
-        self._print(*self.HEADS, "met?")
-        self._print(*("-" * width for width in self.WIDTHS), "----")
+        self._print(self.WIDTHS, *self.HEADS, "met?")
+        self._print(self.WIDTHS, *("-" * width for width in self.WIDTHS), "----")
 
-    def _print(self, *cells):
-        padded = [cell.ljust(width) for cell, width in zip(cells, self.WIDTHS)]
+    def _print(self, widths, *cells):
+        padded = [cell.ljust(width) for cell, width in zip(cells, widths)]
         print(" | ".join([*padded, cells[-1]]), flush=True)
 
-    def row(self, what, number, bar="-", met=None):
-        """`met`: true or false, a word if that is undecided, or `None` if there is no bar."""
+    def row(self, what, number, bar="-", met=None, reason=None):
+        """`met`: true or false, a word if that is undecided, or `None` if there is no bar.
+        `reason`: why; otherwise the number and the bar say it. A row whose name begins with spaces
+        belongs to the last one whose name does not.
+        """
+        if not what.startswith(" "):
+            self.subject = what
         words = {True: "yes", False: "NO", None: "-"}
-        self.missed += met is False
-        self.undecided += isinstance(met, str)
-        self._print(what, number, bar, words.get(met, met))
+        self._print(self.WIDTHS, what, number, bar, words.get(met, met))
+        if met is not None:
+            verdict = {True: "met", False: "missed"}.get(met, "undecided")
+            row = {"case": self.subject, "row": what.strip(), "number": number, "bar": bar}
+            self.rows.append({**row, "verdict": verdict, "reason": reason or f"{number}; {bar}"})
+
+    def counts(self):
+        """Number of rows with each verdict."""
+        verdicts = [row["verdict"] for row in self.rows]
+        return {verdict: verdicts.count(verdict) for verdict in self.VERDICTS}
+
+    def summary(self):
+        """Prints the verdict of each row that has a bar, and why: the missed ones first."""
+        widths = (9, 75)
+        print("\nSummary\n")
+        self._print(widths, "verdict", "row", "reason")
+        self._print(widths, *("-" * width for width in widths), "------")
+        for row in sorted(self.rows, key=lambda row: self.VERDICTS.index(row["verdict"])):
+            name = row["case"] if row["row"] == row["case"] else f"{row['case']}: {row['row']}"
+            self._print(widths, row["verdict"], name, row["reason"])
+
+    def write_json(self, path):
+        """Writes the rows that have a bar; `-`: to standard output."""
+        text = json.dumps({**self.counts(), "rows": self.rows}, indent=1, ensure_ascii=False)
+        if path == "-":
+            print(text)
+        else:
+            Path(path).write_text(text + "\n", encoding="utf-8")
 
     def exit_code(self):
         """1 if a bar was missed."""
-        print(f"\nbars missed: {self.missed}, undecided: {self.undecided}")
-        return 1 if self.missed else 0
+        counts = self.counts()
+        shown = ", ".join(f"{verdict} {counts[verdict]}" for verdict in reversed(self.VERDICTS))
+        print(f"\nbars: {shown}")
+        return 1 if counts["missed"] else 0
 
 
 def arguments(description, epilog):
