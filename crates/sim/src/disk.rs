@@ -99,31 +99,18 @@ impl SimFile {
     }
 }
 
-/// Facts of the files that exchanges have opened, by name: for [`Plant::OldIdentity`], with which a
-/// file that is opened again appears to be the one of before.
+/// Makes a file that is opened again for a body another one with the same facts, for
+/// [`Plant::OldIdentity`]. An exchange asks for siblings, where the site has any.
 ///
 /// [`Plant::OldIdentity`]: crate::Plant::OldIdentity
-#[derive(Debug, Default)]
-pub(crate) struct EarlierFacts(BTreeMap<Vec<u8>, FileId>);
-
-impl EarlierFacts {
-    /// Notes the facts of a file that an exchange opens, and alters those of a file that is opened
-    /// again. An exchange asks for siblings here, where the site has any.
-    pub(crate) fn disguise(&mut self, req: &OpenReq, opened: &mut Opened<SimFile>) {
-        let Opened::File { file, siblings } = opened else { return };
-        if req.siblings.is_empty() {
-            if !compressible(&req.path).is_empty() {
-                file.id = self.0.get(&*req.path).copied().unwrap_or(file.id);
-            }
-            return;
-        }
-        self.0.insert(req.path.to_vec(), file.id);
-        for (coding, sibling) in Coding::ALL.into_iter().zip(siblings) {
-            if let Some(sibling) = sibling {
-                let name = [&*req.path, coding.suffix().as_bytes()].concat();
-                self.0.insert(name, sibling.id);
-            }
-        }
+pub(crate) fn disguise(req: &OpenReq, opened: &mut Opened<SimFile>) {
+    if let Opened::File { file, .. } = opened
+        && req.siblings.is_empty()
+        && !compressible(&req.path).is_empty()
+    {
+        let facts = file.stat();
+        let inode = Inode(Mutex::new(FileId { inode: !facts.inode, ..facts }));
+        file.inode = Arc::new(inode);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     BrokenCheck,
     closing::DISK_MS_MAX,
     dice::{Dice, index},
-    disk::{self, Disk, EarlierFacts, SimFile},
+    disk::{self, Disk, SimFile},
     end::End,
     ledger::SEALED_BYTES_MAX,
     peer::{NEVER, Peer, Pipe},
@@ -111,8 +111,6 @@ pub(crate) struct World<'a, T: Talk> {
     plant: Option<Plant>,
     /// Whether files of bodies may be closed and opened again.
     closes_files: bool,
-    /// Facts for a planted mistake.
-    facts: EarlierFacts,
     sent: u64,
     /// Whether a connection has taken part in a drain.
     drained: bool,
@@ -174,7 +172,6 @@ impl<'a, T: Talk> World<'a, T> {
             refusals: refusals.one_in(4).then_some(refusals),
             plant: None,
             closes_files: false,
-            facts: EarlierFacts::default(),
             sent: 0,
             drained: false,
             report: DuplexReport::default(),
@@ -470,7 +467,7 @@ impl<'a, T: Talk> World<'a, T> {
                 if let Ok(opened) = &mut found
                     && self.plant == Some(Plant::OldIdentity)
                 {
-                    self.facts.disguise(&req, opened);
+                    disk::disguise(&req, opened);
                 }
                 // A body does not continue if its file has changed since it was closed.
                 if self.closes_files && req.siblings.is_empty() && self.changes < NEVER {

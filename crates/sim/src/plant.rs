@@ -85,7 +85,7 @@ pub enum Plant {
     LostEndStream,
     /// Bytes of a reset stream still count against the window of the connection.
     ResetCounted,
-    /// A file that is opened again for a body has the facts of before, also if it is another file.
+    /// A file that is opened again for a body is another one, with the facts of before.
     OldIdentity,
 }
 
