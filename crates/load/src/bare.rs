@@ -38,28 +38,13 @@ pub struct BareOptions {
 #[derive(Debug)]
 pub enum BareFault {
     /// The option `--listen` has no address.
-    Listen {
-        /// The value.
-        listen: String,
-        /// Error of the lookup.
-        source: io::Error,
-    },
+    Listen { listen: String, source: io::Error },
     /// The option `--body` is over [`BODY_BYTES_MAX`].
     Body(u64),
     /// The option `--file` names no file to send.
-    File {
-        /// The value.
-        path: PathBuf,
-        /// Error of the file.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// The kernel refuses the address.
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// Error of the kernel.
-        source: io::Error,
-    },
+    Bind { address: SocketAddr, source: io::Error },
     /// A system call failed while the loop ran.
     Loop(io::Error),
 }
@@ -106,7 +91,7 @@ impl fmt::Display for BareFault {
 
 impl std::error::Error for BareFault {}
 
-/// A file of at least so many bytes is sent with `sendfile`: below, copying is cheaper.
+/// Length from which a file is sent with `sendfile`: below, a copy is cheaper.
 const SENDFILE_BYTES_MIN: u64 = 64 << 10;
 /// The largest body from memory, bytes.
 pub const BODY_BYTES_MAX: u64 = 1 << 30;
@@ -130,10 +115,8 @@ pub fn run(options: &BareOptions) -> Result<(), BareFault> {
     Loop::new(&listener, canned).and_then(Loop::run).map_err(BareFault::Loop)
 }
 
-/// A file with its length.
 type SizedFile = (StaticFile, u64);
 
-/// The answer.
 struct Canned {
     /// Status line, fields, and the body if it is in memory.
     bytes: Vec<u8>,
@@ -186,7 +169,7 @@ struct Peer {
 enum Turn {
     /// The next request may come.
     Done,
-    /// The peer must take some first; so many bytes are gone.
+    /// The peer must read some first; this many bytes are sent.
     Full(u64),
     Gone,
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows the server: the ruler is not made of the thing measured.
 #![forbid(unsafe_code)]
+#![expect(missing_docs, reason = "fields and functions whose names say it all have none")]
 
 pub mod bare;
 pub mod engine;
@@ -13,10 +14,7 @@ pub mod workload;
 use clap::{Args, Command};
 use std::ffi::OsStr;
 
-/// The options of a command of which nothing is said but these words.
-///
-/// # Panics
-/// If it needs others.
+/// Options of a command that are at their defaults, but for `words`.
 pub fn with_defaults<O: Args>(words: &[&OsStr]) -> O {
     let command = O::augment_args(Command::new("options").no_binary_name(true));
     let said = command.try_get_matches_from(words).expect("it needs no others");
@@ -40,7 +38,7 @@ macro_rules! named {
             /// All of them, in their order.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
 
-            /// Its name.
+            /// Name of the value.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-/// Nanoseconds in a second.
 pub(crate) const NS_PER_S: u64 = 1_000_000_000;
 
-/// A time as seconds.
 pub(crate) fn seconds(ns: u64) -> f64 {
     ns as f64 / NS_PER_S as f64
 }

@@ -1,4 +1,4 @@
-//! When requests or sessions arrive: a schedule that is a pure function of its seed.
+//! Arrivals of requests or sessions: a schedule that is a pure function of its seed.
 //!
 //! Arrival `k` comes when the integral of the rate reaches the `k`-th point of a unit-rate process:
 //! the whole numbers (constant), a Poisson process, or uniform gaps (httperf's `d`, `e`, `u`).
@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-/// How arrivals are spread around the rate.
+/// Distribution of arrivals around the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
@@ -25,21 +25,17 @@ pub enum Arrivals {
     Uniform,
 }
 
-/// A stretch of time in which the rate goes from one value to another in a straight line.
+/// Stretch of time over which the rate changes linearly from `from` to `to`, per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
-    /// Length, seconds.
     pub seconds: f64,
-    /// Rate at its start, per second.
     pub from: f64,
-    /// Rate at its end, per second.
     pub to: f64,
 }
 
 /// A rate that may change: stretches in order, then the last rate for ever.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
-    /// The stretches; at least one.
     pub stretches: Vec<Stretch>,
 }
 
@@ -47,12 +43,10 @@ pub struct Rate {
 pub const RATE_MAX: f64 = 100e6;
 
 impl Rate {
-    /// The same for ever.
     pub fn constant(per_s: f64) -> Self {
         Self { stretches: vec![Stretch { seconds: 1.0, from: per_s, to: per_s }] }
     }
 
-    /// A ramp over so many seconds.
     pub fn ramp(from: f64, to: f64, seconds: f64) -> Self {
         Self { stretches: vec![Stretch { seconds, from, to }] }
     }
@@ -76,7 +70,6 @@ impl Rate {
         rate.problem().map_or(Ok(rate), Err)
     }
 
-    /// What is wrong with it.
     pub fn problem(&self) -> Option<String> {
         let sound = |s: &Stretch| {
             let rates = [s.from, s.to].iter().all(|r| (0.0..=RATE_MAX).contains(r));
@@ -113,7 +106,7 @@ pub struct Schedule {
     random: Pcg64,
     /// Point of the unit-rate process.
     point: f64,
-    /// Stretch that the last arrival was in, its start and the integral up to there.
+    /// Stretch of the last arrival, its start, and the integral up to there.
     at: usize,
     start_s: f64,
     area: f64,
@@ -122,12 +115,11 @@ pub struct Schedule {
     workers: u64,
 }
 
-/// One arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its number in the whole schedule, from 0.
+    /// Number in the whole schedule, from 0.
     pub number: u64,
-    /// When it is due, nanoseconds after the start.
+    /// Due time, nanoseconds after the start.
     pub at_ns: u64,
 }
 

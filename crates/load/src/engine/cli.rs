@@ -71,7 +71,6 @@ pub fn run(options: &LoadOptions) -> u8 {
     }
 }
 
-/// Prints the result and writes its files.
 fn publish(options: &LoadOptions, outcome: &Outcome) -> Result<(), String> {
     if let Some(path) = &options.hgrm {
         write_whole(path, &report::hgrm(outcome.latency()))?;
@@ -92,7 +91,7 @@ fn publish(options: &LoadOptions, outcome: &Outcome) -> Result<(), String> {
     }
 }
 
-/// Whether a file can be written there: better known before the load than after it.
+/// Checks whether a file can be written there, before the load rather than after it.
 fn writable(path: &Path) -> Result<(), String> {
     let wrong = |error: io::Error| format!("{} cannot be written: {error}", path.display());
     if path.is_dir() {
@@ -156,14 +155,12 @@ fn state(row: &Row) -> String {
     format!("p50 {p50}, p99 {p99}, errors {errors}, in flight {in_flight}{sessions}")
 }
 
-/// What a thread says.
+/// Message of a thread.
 #[derive(Debug, Serialize, Deserialize)]
 enum Told {
-    /// A second is over.
     Second(Box<Second>),
-    /// It has ended with this.
     Done(Box<Tally>),
-    /// It could not start or go on.
+    /// The thread could not start or continue.
     Failed(String),
 }
 
@@ -171,16 +168,16 @@ enum Told {
 const DESCRIPTORS_KEPT: u64 = 64;
 /// Time before the first arrival in which threads get ready; per process.
 const READY: Duration = Duration::from_millis(20);
-/// Files that are looked at in one turn for changes.
+/// Files that are checked for changes in one turn.
 const FILES_PER_TURN: usize = 256;
 
-/// How a load can be watched and ended from outside.
+/// Handles to watch a load and to end it from outside.
 pub struct Watch<'a> {
     /// Set to end the load with what it has.
     pub stop: &'a AtomicBool,
     /// SIGINT and SIGTERM, blocked, when they should end it too.
     pub signals: Option<&'a Signals>,
-    /// Told every second, before it is known whether that counts.
+    /// Called every second, before it is known whether that counts.
     pub tell: &'a mut dyn FnMut(&Row),
 }
 
@@ -227,7 +224,7 @@ pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// Whether the load is to end: because it was told so, or because Ctrl-C or its equal was pressed.
+/// Whether the load is to end: by the flag, or by Ctrl-C or SIGTERM.
 fn is_stopped(stop: &AtomicBool, signals: Option<&Signals>) -> bool {
     let signal = signals.and_then(|signals| signals.read().ok().flatten());
     if let Some(ReceivedSignal::Known(Signal::Interrupt | Signal::Terminate)) = signal {
@@ -244,7 +241,7 @@ fn times(plan: &Plan, processes: u32) -> Times {
     Times { start, from, until }
 }
 
-/// What the threads have said so far.
+/// Messages of the threads so far.
 struct Gathered<'a> {
     plan: &'a Plan,
     stop: &'a AtomicBool,
@@ -319,7 +316,7 @@ fn threads(
     })
 }
 
-/// Passes on what is said until everybody has ended; looks at signals and files meanwhile.
+/// Passes messages on until all threads have ended. Checks signals and files meanwhile.
 fn listen(
     plan: &Plan,
     told: &Receiver<Told>,
@@ -350,7 +347,7 @@ fn listen(
     }
 }
 
-/// One worker, from its first to its last request.
+/// Runs one worker from its first to its last request.
 fn work(
     plan: &Plan,
     worker: u32,
@@ -390,7 +387,7 @@ fn work(
     Ok(Box::new(core.tally))
 }
 
-/// Runs the workers in processes, which say what they have to say as lines of JSON.
+/// Runs the workers in processes, which report in lines of JSON.
 fn children(
     plan: &Plan,
     processes: u32,
@@ -430,7 +427,7 @@ fn children(
     Ok(())
 }
 
-/// Tells the processes to stop when this one is told so; returns when all is over.
+/// Passes a stop on to the processes; returns when all is over.
 fn pass_stop_on(stop: &AtomicBool, over: &AtomicBool, kids: &[Child]) {
     while !over.load(Ordering::Relaxed) {
         if stop.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! One thread's connections: opened, written to, watched, timed, and closed. What to ask for, and
+//! Connections of one thread: opened, written to, watched, timed, and closed. What to ask for, and
 //! what to do when an exchange has ended, is a model's business ([`super::play`]).
 
 use super::expect::{Check, Head, Known};
@@ -33,13 +33,10 @@ impl ConnId {
 /// A request that is to be made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
-    /// Which request.
     pub(super) target: u32,
-    /// For which client.
     pub(super) client: u32,
-    /// When it was due.
     pub(super) due: u64,
-    /// How often it was made before, on connections that ended.
+    /// Earlier attempts, on connections that ended.
     pub(super) tries: u8,
 }
 
@@ -47,24 +44,22 @@ pub(super) struct Order {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     pub(super) order: Order,
-    /// When it was first tried, the connect included.
+    /// First attempt, the connect included.
     pub(super) start: u64,
-    /// When its first byte was handed to the kernel.
+    /// First byte handed to the kernel.
     pub(super) begun: u64,
-    /// When the kernel had all of it.
+    /// Last byte handed to the kernel.
     pub(super) sent: u64,
-    /// When the first byte of the reply came.
+    /// First byte of the reply.
     pub(super) first: u64,
     /// The version that the content must not be older than.
     pub(super) floor: u64,
 }
 
-/// How a connection came to its end.
+/// End of a connection.
 #[derive(Debug)]
 pub(super) struct Broken {
-    /// Whose it was.
     pub(super) owner: u32,
-    /// Why.
     pub(super) fate: Fate,
     /// Requests that were lost with it.
     pub(super) lost: u32,
@@ -73,10 +68,9 @@ pub(super) struct Broken {
     pub(super) again: Vec<Order>,
 }
 
-/// How often a request is made again.
+/// Times that a request is made again.
 const TRIES_MAX: u8 = 3;
 
-/// One connection.
 #[derive(Debug, Default)]
 pub(super) struct Conn {
     pub(super) fd: Option<OwnedFd>,
@@ -94,19 +88,18 @@ pub(super) struct Conn {
     pub(super) unsent: usize,
     sent_bytes: usize,
     pub(super) exchange: Exchange,
-    /// When it times out; `u64::MAX`: never.
+    /// Time-out; `u64::MAX`: never.
     pub(super) deadline: u64,
     alarm: u64,
     pub(super) line: Option<Line>,
 }
 
-/// A slow line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     ns_per_byte: f64,
     /// Bytes that one receive may take: 20 ms worth, so that the speed looks even.
     pub(super) chunk: usize,
-    /// When the next receive may happen.
+    /// Earliest time of the next receive.
     pub(super) next: u64,
     /// An alarm for it is set.
     pub(super) waits: bool,
@@ -305,7 +298,7 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// The connection times out at `at_ns` (`u64::MAX`: never).
+    /// Sets the time-out of a connection (`u64::MAX`: never).
     #[inline]
     pub(super) fn deadline(&mut self, at: usize, at_ns: u64) {
         let conn = &mut self.conns[at];
@@ -468,7 +461,7 @@ impl Conn {
         Self { deadline: u64::MAX, alarm: u64::MAX, ..Self::default() }
     }
 
-    /// Where the first request in flight is.
+    /// Phase of the first request in flight.
     fn phase(&self) -> Phase {
         match self.flights.front() {
             _ if self.connecting => Phase::Connect,
@@ -482,7 +475,7 @@ impl Conn {
 /// Bytes that one receive takes at most.
 pub(super) const INPUT_BYTES: usize = 128 << 10;
 
-/// What the last receive brought, and what of it is not looked at yet.
+/// Bytes of the last receive, and how many of them are used.
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) bytes: Vec<u8>,
@@ -507,7 +500,7 @@ pub(super) struct Exchange {
     pub(super) bytes: u64,
 }
 
-/// What comes next of a reply.
+/// Next part of a reply.
 #[derive(Debug, Default)]
 pub(super) enum Reading {
     #[default]
@@ -518,13 +511,11 @@ pub(super) enum Reading {
 }
 
 impl Exchange {
-    /// Whether a byte of the reply has come.
     pub(super) fn is_begun(&self) -> bool {
         self.head.is_some() || !self.held.is_empty()
     }
 }
 
-/// What an alarm is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Alarm {
     /// A connection's deadline may have passed.
@@ -535,17 +526,14 @@ pub(super) enum Alarm {
     Play(u64),
 }
 
-/// Alarms in order of time.
 #[derive(Debug, Default)]
 pub(super) struct Timers(BinaryHeap<Reverse<(u64, Alarm)>>);
 
 impl Timers {
-    /// Rings at `at_ns`.
     pub(super) fn set(&mut self, at_ns: u64, alarm: Alarm) {
         self.0.push(Reverse((at_ns, alarm)));
     }
 
-    /// When the next one rings.
     #[inline]
     pub(super) fn next(&self) -> u64 {
         self.0.peek().map_or(u64::MAX, |Reverse((at, _))| *at)

@@ -17,10 +17,8 @@ use regatta_sys::{clock, recv};
 use std::os::fd::AsFd;
 use std::{io, mem};
 
-/// What a connection came to.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Nothing more for now.
     Wait,
     /// An exchange has ended, and been recorded.
     Reply(Reply),
@@ -28,28 +26,24 @@ pub(super) enum Step {
     Broken(Broken),
 }
 
-/// An exchange that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
-    /// Whose connection it was on.
     pub(super) owner: u32,
     /// Whether the connection may carry another one.
     pub(super) keep: bool,
 }
 
-/// What the bytes at hand led to.
 enum Progress {
-    /// All are used, and the reply goes on.
+    /// All bytes are used; the reply continues.
     More,
-    /// The reply is whole.
     Whole,
     /// The peer does not speak HTTP/1.1.
     Bad,
 }
 
 impl Core<'_> {
-    /// Goes on with a connection until an exchange or the connection ends, or there is nothing to
-    /// receive. To be called until it answers [`Step::Wait`] or [`Step::Broken`].
+    /// Advances a connection until an exchange or the connection ends, or nothing is left to
+    /// receive. Call it until it returns [`Step::Wait`] or [`Step::Broken`].
     #[inline]
     pub(super) fn advance(&mut self, id: ConnId) -> Step {
         let at = id.at();
@@ -83,7 +77,7 @@ impl Core<'_> {
         }
     }
 
-    /// What the last receive brought belongs to a connection that is no more.
+    /// Drops the input: its connection is closed.
     pub(super) fn forget_input(&mut self) {
         (self.input.at, self.input.end) = (0, 0);
     }
@@ -136,7 +130,6 @@ impl Core<'_> {
         Ok(bytes)
     }
 
-    /// Looks at the bytes at hand.
     #[inline]
     fn consume(&mut self, at: usize) -> Progress {
         if matches!(self.conns[at].exchange.reading, Reading::Head) {
@@ -316,14 +309,14 @@ impl Core<'_> {
         if late { Fate::Late } else { Fate::Good }
     }
 
-    /// Where the client of an order counts its size.
+    /// Counter of an order's client and size.
     pub(super) fn seen(&mut self, order: Order) -> Option<&mut Seen> {
         let slot = self.plan.script.targets[index(order.target.into())].slot;
         let at = index(order.client.into()) * self.plan.sizes.len() + index(slot.into());
         self.tally.seen.get_mut(at)
     }
 
-    /// Writes down what became of a request.
+    /// Records the fate of a request.
     #[inline]
     pub(super) fn record(&mut self, flight: &Flight, fate: Fate, bytes: u64) {
         let now = self.now;

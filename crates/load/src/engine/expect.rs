@@ -1,4 +1,4 @@
-//! What a reply should be: its head, and its content, compared as it arrives, piece by piece.
+//! Expected replies: heads, and contents that are compared as they arrive, piece by piece.
 //!
 //! Heads are parsed by the `http` crate once, and then known again by their bytes. A static server
 //! says the same for the same target, but for the date. Comparing costs less than parsing, and what
@@ -19,32 +19,30 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::SystemTime;
 use std::{fs, io};
 
-/// What a target's content should be.
+/// Expected content of a target.
 #[derive(Debug)]
 pub(super) enum Expect {
     /// Not known.
     Unknown,
     /// Generated from the path.
     Generated(Content),
-    /// Generated from the path and a version that the first line tells; the highest that any reply
-    /// had is remembered. Where the file is rewritten `in_place`, a reader beside the writer gets
-    /// pages of several versions, whatever the server does.
+    /// Generated from the path and the version in the first line; `highest` is the highest version
+    /// seen. A file rewritten `in_place` reaches readers in pages of several versions, whatever the
+    /// server does.
     Altered { path: String, in_place: bool, highest: AtomicU64, written: Arc<OnceLock<Written>> },
     /// Only its SHA-256 is known.
     Hash([u8; 32]),
-    /// A file's.
+    /// Copies of a file.
     File(Box<Local>),
 }
 
-/// When which version was written, if it is this load that writes them.
+/// Clock of the versions that this load writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
-    /// The first version, and when it was written, nanoseconds on the monotonic clock.
+    /// The first version, and its time on the monotonic clock.
     pub(super) first: u64,
     pub(super) started_ns: u64,
-    /// Time between versions.
     pub(super) period_ns: u64,
-    /// How long a server may go on serving an older one.
     pub(super) stale_after_ns: u64,
 }
 
@@ -65,12 +63,12 @@ pub(super) struct Local {
     siblings: [Option<Box<Local>>; CODINGS.len()],
 }
 
-/// What a file holds, and what it held before.
+/// Contents of a file, now and before.
 #[derive(Clone, Debug)]
 pub(super) struct Copies {
     now: Arc<Copy>,
     before: Option<Arc<Copy>>,
-    /// When `now` was first seen, nanoseconds on the monotonic clock.
+    /// Time at which `now` was first seen, on the monotonic clock.
     since_ns: u64,
 }
 
@@ -83,7 +81,7 @@ struct Copy {
 /// Longest altered content: it is held until its end, since its version may come late.
 const ALTERED_BYTES_MAX: usize = 16 << 20;
 
-/// How many versions apart the pages of one reply are looked for: a read that waits meanwhile.
+/// Distance of versions within which pages of one reply are looked for: a read may wait.
 const TORN_VERSIONS_MAX: u64 = 256;
 
 impl Local {
@@ -93,7 +91,7 @@ impl Local {
         Ok(Self { path: path.to_owned(), copies: RwLock::new(copies), siblings })
     }
 
-    /// Loads the siblings that there are, for replies with a content coding.
+    /// Loads the siblings for replies with a content coding.
     pub(super) fn load_siblings(&mut self) -> io::Result<()> {
         for (place, (_, suffix)) in self.siblings.iter_mut().zip(CODINGS) {
             let mut path = self.path.as_os_str().to_owned();
@@ -109,7 +107,6 @@ impl Local {
         Ok(())
     }
 
-    /// The file and its siblings.
     pub(super) fn all(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(self.siblings.iter().flatten().map(|sibling| &**sibling))
     }
@@ -128,8 +125,7 @@ impl Local {
         self.copies.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks whether the file has changed, and takes the change over. A file that is gone or
-    /// half-written keeps its copy.
+    /// Reads the file again if it has changed. A file that is gone or half-written keeps its copy.
     pub(super) fn refresh(&self) -> bool {
         let copies = self.copies();
         let modified = fs::metadata(&self.path).and_then(|meta| meta.modified()).ok();
@@ -164,7 +160,7 @@ pub(super) enum Check {
     None,
     /// Against generated contents.
     Generated { offset: u64, wrong: bool },
-    /// By its SHA-256 so far.
+    /// By its SHA-256 until here.
     Hash(Sha256),
     /// Held until the end; `floor` is the version that it must not be older than.
     Altered { held: Vec<u8>, floor: u64, long: bool },
@@ -172,21 +168,17 @@ pub(super) enum Check {
     File { coded: Coded, copies: Copies, offset: usize, now: bool, before: bool },
 }
 
-/// What a comparison found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// The right bytes.
     Right,
-    /// A fault of the reply.
     Wrong(Fate),
     /// The file changed meanwhile, so that nothing can be said.
     Changed,
-    /// Nothing was compared.
     Nothing,
 }
 
 impl Expect {
-    /// What must hold when the request is sent: the version that no reply may be older than.
+    /// Version that no reply to a request sent now may be older than.
     pub(super) fn floor(&self, now_ns: u64) -> u64 {
         match self {
             Self::Altered { highest, written, .. } => {
@@ -217,7 +209,6 @@ impl Expect {
         }
     }
 
-    /// Compares the next bytes.
     #[inline]
     pub(super) fn feed(&self, check: &mut Check, bytes: &[u8]) {
         match (self, check) {
@@ -302,19 +293,17 @@ fn is_torn(path: &str, held: &[u8], version: u64, floor: u64) -> bool {
     })
 }
 
-/// Longest response head, bytes.
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// Content codings whose siblings a directory may have: the name of each, and its suffix.
 pub(super) const CODINGS: [(&str, &str); 3] = [("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz")];
 
-/// Content coding of a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Coded {
     /// None: the content is the file's.
     #[default]
     No,
-    /// The one at this place of [`CODINGS`].
+    /// The coding at this place of [`CODINGS`].
     By(usize),
     /// Another one, or several.
     Otherwise,
@@ -332,29 +321,23 @@ impl Coded {
     }
 }
 
-/// What matters of a head.
+/// Relevant fields of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Status code.
     pub(super) status: u16,
-    /// The content that follows.
     pub(super) body: ResponseBody,
     /// Whether the connection may carry another exchange.
     pub(super) keep: bool,
     /// Content-Length as stated, when the content itself does not come (HEAD).
     pub(super) stated: Option<u64>,
-    /// The coding of the content.
     pub(super) coded: Coded,
 }
 
-/// How far a head has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// It goes on.
     Partial,
-    /// It is this many bytes long.
+    /// The head and its length.
     Whole(Head, usize),
-    /// It is none.
     Bad,
 }
 
@@ -362,7 +345,7 @@ pub(super) enum Read {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     bytes: Vec<u8>,
-    /// Where the date's value starts; the length if there is none.
+    /// Start of the date's value; the length if there is none.
     date: usize,
     head: Option<Head>,
 }
@@ -391,7 +374,7 @@ impl Known {
     }
 }
 
-/// Where the value of the first Date field starts, if it has its proper length.
+/// Start of the first Date field's value, if that has its proper length.
 fn date_of(bytes: &[u8]) -> usize {
     let lines = bytes.split_inclusive(|&b| b == b'\n');
     let mut at = 0;
@@ -405,8 +388,8 @@ fn date_of(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Reads the head at the start of `bytes`, of which the first `seen` were there before. `known`
-/// learns what comes whole.
+/// Reads the head at the start of `bytes`; the first `seen` were there before. `known` learns what
+/// comes whole.
 pub(super) fn read(bytes: &[u8], seen: usize, method: Method, known: &mut Known) -> Read {
     if seen == 0
         && let Some((head, len)) = known.same(bytes)
@@ -501,7 +484,7 @@ mod tests {
         assert_eq!([0, 1_199, 1_219, 1_230, 1_300].map(|now| expect.floor(now)), [5, 5, 5, 6, 13]);
     }
 
-    /// A read beside a writer in place gets pages of several versions: nothing can be said then.
+    /// A read during a write in place gets pages of several versions: nothing can be said then.
     #[test]
     fn replies_of_a_file_rewritten_in_place_may_be_torn_between_pages() {
         let expect = |in_place| {

@@ -1,10 +1,10 @@
-//! What can become of a request: a closed list, of which each has exactly one.
+//! Fates of requests: a closed list. Each request has exactly one.
 
 use serde::{Deserialize, Serialize};
 use std::io;
 
 crate::named! {
-    /// What became of a request.
+    /// Fate of a request.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum Fate {
         /// Answered in time with a status below 400, and the right bytes where they are verified.
@@ -13,19 +13,17 @@ crate::named! {
         Late = "late",
         /// Answered with a status that is not wanted.
         Status = "status",
-        /// The content has another length than it should.
         WrongLength = "wrong-length",
-        /// The content has other bytes than it should.
         WrongBytes = "wrong-bytes",
         /// The content is an older version than had been served before.
         Stale = "stale",
-        /// The reply is not HTTP/1.1, or nobody asked for it.
+        /// The reply is not HTTP/1.1, or belongs to no request.
         Malformed = "malformed",
         /// The connection ended in the middle of the reply.
         Truncated = "truncated",
         /// The connection ended or was reset before the reply.
         Reset = "reset",
-        /// Nobody listens (httperf `connrefused`).
+        /// No process listens (httperf `connrefused`).
         Refused = "refused",
         /// The time-out passed while connecting, sending, waiting or receiving (httperf
         /// `client-timo`).
@@ -36,11 +34,10 @@ crate::named! {
         NoDescriptor = "no-descriptor",
         /// No port is left (httperf `addrunavail`): the client's fault.
         NoAddress = "no-address",
-        /// Its deadline passed, or too many were waiting, before it could be sent.
+        /// The deadline passed, or too many were waiting, before the request could be sent.
         Expired = "expired",
         /// The run ended first.
         Unfinished = "unfinished",
-        /// Any other error of the system.
         Other = "other",
     }
 }
@@ -61,7 +58,7 @@ impl Fate {
         matches!(self, Self::WrongLength | Self::WrongBytes | Self::Stale | Self::Malformed)
     }
 
-    /// What a failed connect, send or receive means.
+    /// Fate that a failed connect, send or receive means.
     pub(super) fn of(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
         if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) {
@@ -81,7 +78,6 @@ impl Fate {
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
-/// A count for every fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Named", into = "Named")]
 pub struct Fates([u64; Fate::ALL.len()]);
@@ -103,28 +99,23 @@ impl From<Fates> for Named {
 }
 
 impl Fates {
-    /// How many had this fate.
     pub fn get(&self, fate: Fate) -> u64 {
         self.0[fate as usize]
     }
 
-    /// Counts one.
     #[inline]
     pub fn count(&mut self, fate: Fate) {
         self.0[fate as usize] += 1;
     }
 
-    /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum += count);
     }
 
-    /// All together.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Those for which `which` holds.
     pub fn sum(&self, which: impl Fn(Fate) -> bool) -> u64 {
         Fate::ALL.into_iter().filter(|&fate| which(fate)).map(|fate| self.get(fate)).sum()
     }

@@ -1,4 +1,4 @@
-//! What a run is worth, and why: the gates of `lab.md` §3.D and the service level, as a pure
+//! Worth of a run, and the reasons: the gates of `lab.md` §3.D and the service level, as a pure
 //! function of the result.
 
 use super::fate::Fate;
@@ -121,16 +121,14 @@ impl Term {
     }
 }
 
-/// What the judgement needs to know besides the result.
+/// Facts for the judgement besides the result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Evidence {
     /// Requests that the schedule had in the measurement.
     pub(super) expected: Option<f64>,
     /// Whether the load was to be the same all the time.
     pub(super) even: bool,
-    /// Whether bodies were to be compared.
     pub(super) verifies: bool,
-    /// The deadline of a request, nanoseconds.
     pub(super) deadline_ns: u64,
 }
 
@@ -257,7 +255,7 @@ fn contents(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String))
     }
 }
 
-/// What went on beside the load, and was part of what was asked.
+/// Judges idle connections and the altered file.
 fn beside(outcome: &Outcome, add: &mut dyn FnMut(Stamp, String)) {
     if let Some(idle) = outcome.idle.filter(|idle| idle.least < idle.wanted) {
         let (least, wanted, again) = (idle.least, idle.wanted, idle.again);

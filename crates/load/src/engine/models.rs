@@ -16,7 +16,7 @@ use crate::number::{id, index, nanos};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// One thread's part of a closed model.
+/// Part of one thread in a closed model.
 #[derive(Debug)]
 pub(super) struct Closed {
     slots: Vec<Option<ConnId>>,
@@ -146,7 +146,7 @@ impl Play for Closed {
 /// Requests that may wait for a connection.
 const WAITING_MAX: usize = 1_000_000;
 
-/// One thread's part of an open model.
+/// Part of one thread in an open model.
 #[derive(Debug)]
 pub(super) struct Open {
     coming: Coming,
@@ -280,11 +280,9 @@ const CONNECTIONS: usize = 4;
 struct Session {
     generation: u32,
     alive: bool,
-    /// Its place in the script.
+    /// Place in the script.
     part: u32,
-    /// The next step.
     step: u32,
-    /// When it arrived.
     born: u64,
     replies: u32,
     /// Requests of this burst that have been offered and not decided.
@@ -299,7 +297,7 @@ struct Session {
     todo: VecDeque<Order>,
 }
 
-/// One thread's part of a partly-open model.
+/// Part of one thread in a partly-open model.
 #[derive(Debug)]
 pub(super) struct Sessions {
     coming: Coming,

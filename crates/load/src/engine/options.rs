@@ -18,16 +18,14 @@ const PERCENT: std::ops::RangeInclusive<u32> = 5..=95;
 /// The three models of the literature (Schroeder et al., NSDI'06).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
-    /// A fixed number of connections, each of which waits for its reply, thinks, and asks again.
+    /// A fixed number of connections. Each waits for its reply, thinks, and asks again.
     Closed {
-        /// Connections.
         connections: u32,
         /// Time between a reply and the next request; `None`: the workload's, or none.
         think: Option<Duration>,
     },
     /// Requests arrive on their own and do not wait for each other.
     Open {
-        /// Requests per second.
         rate: Rate,
         /// Connections at most; `None`: as many as descriptors allow. Arrivals that find none wait,
         /// and their waiting counts.
@@ -51,7 +49,7 @@ impl Default for Model {
     }
 }
 
-/// What the replies' bytes are compared with.
+/// Reference that the bytes of replies are compared with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
     /// Nothing: a run without this is stamped UNVERIFIED.
@@ -64,7 +62,6 @@ pub enum Verify {
     Altered,
     /// The SHA-256 that a workload over a user's content noted: for a client that has no copy.
     Hash,
-    /// The files below a local directory.
     Directory(PathBuf),
 }
 
@@ -93,7 +90,7 @@ pub struct LoadOptions {
     /// Another address of the server; connections use all addresses in turn; may be repeated.
     #[arg(long, value_name = "ADDR")]
     pub also: Vec<SocketAddr>,
-    /// How requests arrive.
+    /// Arrival of requests.
     #[arg(skip)]
     pub model: Model,
     /// How arrivals are distributed in time.
@@ -228,7 +225,7 @@ fn field(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// How long each address of a name is tried.
+/// Time that each address of a name is tried.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
 /// The most connections of a closed model.
 pub(super) const CONNECTIONS_MAX: u32 = 1_000_000;
@@ -345,7 +342,6 @@ impl LoadOptions {
     }
 }
 
-/// The parts of a URL that matter here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// Host and port as given: the Host field.
@@ -393,7 +389,6 @@ impl Url {
         found.ok_or_else(|| format!("{} has no address", self.authority))
     }
 
-    /// All addresses of the server's name, each once.
     fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
         let with_port = self.authority.to_socket_addrs();
         let found = with_port.or_else(|_| format!("{}:80", self.authority).to_socket_addrs());
@@ -413,14 +408,14 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Length of the measurement when neither options nor workload say.
 const DURATION: Duration = Duration::from_secs(10);
 
-/// What a load took from its workload.
+/// Settings that a load took from its workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
     /// The workload's name: a preset's, `from-dir` or `from-log`.
     pub name: String,
-    /// What was taken, as the options that would have said the same.
+    /// Settings taken, as the options that say the same.
     pub options: Vec<String>,
-    /// What the workload wants and a load generator cannot do, in words.
+    /// Wishes of the workload that a load generator cannot fulfil, in words.
     pub not_done: Vec<String>,
 }
 
@@ -607,7 +602,7 @@ fn fill<T: Copy + Debug>(
     }
 }
 
-/// What bodies are compared with: a workload knows.
+/// Takes what bodies are compared with: a workload knows.
 fn bodies(options: &mut LoadOptions, workload: &Workload, taken: &mut Taken) {
     let given = options.verify.is_some();
     if !matches!(options.verify, None | Some(Verify::Generated)) {

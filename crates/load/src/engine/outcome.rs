@@ -22,27 +22,21 @@ pub(super) const FORMAT: u32 = 1;
 /// The result of a load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// [`FORMAT`].
     pub format: u32,
-    /// What was asked.
     pub url: String,
     /// `closed`, `open` or `partly-open`.
     pub model: String,
-    /// What the model's load was, in words.
+    /// Load of the model, in words.
     pub load: String,
-    /// What was taken from the workload; `None` without one.
     pub workload: Option<Taken>,
-    /// Seed of every random stream.
     pub seed: u64,
-    /// When it started, milliseconds since 1970.
     pub started_unix_ms: u64,
     /// Length of the measurement, seconds.
     pub seconds: f64,
-    /// Whether it was ended from outside: everything is about the part that was done.
+    /// Whether the run was ended from outside.
     pub interrupted: bool,
-    /// What it is worth.
     pub stamp: Stamp,
-    /// Why, each in a sentence; also what could not be judged.
+    /// Reasons of the stamp, and what could not be judged.
     pub reasons: Vec<Reason>,
     /// The service level's terms.
     pub slo: Vec<Judged>,
@@ -51,13 +45,11 @@ pub struct Outcome {
     pub level: Option<Level>,
     /// Requests that were due in the measurement.
     pub offered: u64,
-    /// What became of them; together they are all of `offered`.
+    /// Their fates, which add up to `offered`.
     pub fates: Fates,
-    /// Offered per second.
     pub offered_per_s: f64,
     /// Good answers per second that arrived within the measurement: goodput.
     pub good_per_s: f64,
-    /// Their content, millions of bits per second.
     pub good_mbit_per_s: f64,
     /// Percentiles by name: `response` (not in the closed model), `service`, `failed`,
     /// `connect`, `send`, `wait`, `receive`, `lag`. Their histograms follow.
@@ -69,25 +61,19 @@ pub struct Outcome {
     /// Service times of answers that are not good: a wrong status or wrong content.
     #[serde(default)]
     pub failed: Hdr,
-    /// The phases of a request.
     pub phases: Phases,
     /// From due to when the generator took it up.
     pub lag: Hdr,
     /// By size class; the last is for sizes that are not known.
     pub classes: Vec<Class>,
-    /// By client.
     pub clients: Vec<Seen>,
     /// Jain's fairness index of the clients' good answers per request: 1 is even.
     pub fairness: f64,
-    /// Sessions of the partly-open model.
     pub sessions: Option<Sessions>,
-    /// Idle connections that were held meanwhile; `None` when there were none.
     pub idle: Option<Idled>,
-    /// What became of the file that was rewritten meanwhile; `None` when there was none.
     pub altered: Option<Rewritten>,
-    /// Slow connections.
     pub lines: Lines,
-    /// Bodies compared, and bodies that could not be because their file changed.
+    /// Bodies compared.
     pub verified: u64,
     /// Bodies whose file changed while they were served.
     pub changed: u64,
@@ -96,29 +82,24 @@ pub struct Outcome {
     /// Answers by their status, other than 200.
     #[serde(default)]
     pub codes: BTreeMap<u16, u64>,
-    /// Connections tried.
     pub connects: u64,
-    /// Connections made.
     pub connected: u64,
     /// Most connections open at once (each thread's most, added).
     pub connections_most: u64,
     /// Requests made again on a new connection.
     pub again: u64,
-    /// Bytes sent in the whole run.
+    /// Bytes in the whole run, heads and all.
     pub bytes_sent: u64,
-    /// Bytes received in the whole run.
     pub bytes_received: u64,
-    /// Each thread's health.
     pub workers: Vec<Health>,
     /// The machine's counters over the whole run.
     pub kernel: Kernel,
     /// The papers' verification rules (§4.2).
     pub rules: Vec<Ruling>,
-    /// Second by second.
     pub rows: Vec<Row>,
 }
 
-/// What one paper's rules say.
+/// Breaches of one paper's rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ruling {
     /// `eurosys07` or `systor12`.
@@ -128,8 +109,8 @@ pub struct Ruling {
 }
 
 impl Outcome {
-    /// Of a load of `url` that asked for nothing: what is known of another program's load is put
-    /// into it.
+    /// Result of a load of `url` that asked for nothing, to be filled with what is known of another
+    /// program's load.
     pub fn empty(url: &str) -> Self {
         Self {
             format: FORMAT,
@@ -254,7 +235,6 @@ fn times_of(sum: &Tally, open: bool) -> BTreeMap<String, Summary> {
     times.into_iter().map(|(name, summary)| (name.to_owned(), summary)).collect()
 }
 
-/// The model's name in the literature.
 fn model_name(model: &Model) -> &'static str {
     match model {
         Model::Closed { .. } => "closed",
@@ -346,17 +326,17 @@ fn breach(breach: &rules::Breach) -> String {
 }
 
 crate::named! {
-    /// What a run is worth. The worst that applies.
+    /// Worth of a run: the worst stamp that applies.
     #[derive(Default, PartialOrd, Ord)]
     pub enum Stamp {
-        /// It says something about the server.
+        /// The run says something about the server.
         #[default]
         Valid = "VALID",
         /// Not every body was compared, or some were wrong.
         Unverified = "UNVERIFIED",
-        /// It changed while it was measured: a mean of it means nothing.
+        /// The run changed while it was measured: its means say nothing.
         NotSteady = "NOT-STEADY",
-        /// It says something about the generator.
+        /// The run says something about the generator.
         LimitedByClient = "LIMITED-BY-CLIENT",
     }
 }
@@ -364,14 +344,12 @@ crate::named! {
 /// A reason, and the stamp that it asks for; [`Stamp::Valid`] for what is only good to know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// The stamp that it asks for.
     pub stamp: Stamp,
-    /// It, in a sentence.
     pub why: String,
 }
 
-/// Counters of this network namespace and machine: what they grew by while the load ran. They
-/// count everybody's traffic.
+/// Counters of this network namespace and machine, as they grew while the load ran. Traffic of
+/// others counts too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
     /// Connections that a listener's full queue turned away (`ListenOverflows`).
@@ -386,8 +364,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// As they are now in the network namespace of a process, named as `/proc` names it; what
-    /// cannot be read is 0.
+    /// Reads the counters of a process's network namespace, named as `/proc` names it; what cannot
+    /// be read is 0.
     #[must_use]
     pub fn read_of(process: &str) -> Self {
         let table = |name| fs::read_to_string(format!("/proc/{process}/net/{name}"));
@@ -403,7 +381,7 @@ impl Kernel {
         }
     }
 
-    /// What they grew by since `self`.
+    /// Growth since `self`.
     pub(super) fn until_now(self) -> Self {
         let now = Self::read_of("self");
         Self {

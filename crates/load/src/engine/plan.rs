@@ -35,19 +35,17 @@ const SOURCES_MAX: u32 = 65_535;
 /// Everything that the threads of a load share.
 #[derive(Debug)]
 pub struct Plan {
-    /// What was asked for, with what the workload said where that was open.
+    /// Options, with the workload's settings where they were open.
     pub options: LoadOptions,
-    /// What was taken from the workload.
     pub taken: Option<Taken>,
     /// The file that is rewritten meanwhile.
     pub(super) altered: Option<alter::Target>,
-    /// Since when it is; set before the first arrival.
+    /// Clock of its versions; set before the first arrival.
     pub(super) written: Arc<OnceLock<Written>>,
     /// The server's addresses, to which connections go in turn; at least one.
     servers: Vec<SocketAddr>,
     /// Addresses that connections come from, in turn; empty: the kernel's choice.
     sources: Vec<IpAddr>,
-    /// Requests and sessions.
     pub(super) script: Script,
     /// Requests of the closed and open models, in order and again.
     pub(super) order: Vec<u32>,
@@ -57,7 +55,6 @@ pub struct Plan {
     pub(super) clients: u32,
     /// Threads, all processes together.
     pub(super) workers: u32,
-    /// Times in nanoseconds.
     pub(super) timeout_ns: u64,
     /// Requests have a `Range` field: 206 is a right answer.
     pub(super) asks_parts: bool,
@@ -68,7 +65,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Looks at everything that the options name.
+    /// Checks and reads everything that the options name.
     pub fn new(options: &LoadOptions) -> Result<Self, Vec<String>> {
         let problems = options.problems();
         if !problems.is_empty() {
@@ -154,12 +151,12 @@ impl Plan {
         })
     }
 
-    /// Where the connection of this number goes.
+    /// Address to which connection `number` goes.
     pub(super) fn server(&self, number: usize) -> SocketAddr {
         self.servers[number % self.servers.len()]
     }
 
-    /// Where it comes from; `None`: the kernel's choice.
+    /// Address from which connection `number` comes; `None`: the kernel's choice.
     pub(super) fn source(&self, number: usize) -> Option<IpAddr> {
         self.sources.get(number % self.sources.len().max(1)).copied()
     }
@@ -253,7 +250,7 @@ fn load_sessions(
     Ok(())
 }
 
-/// Where lengths and contents are known from.
+/// Source of lengths and contents.
 #[derive(Debug)]
 struct Source {
     verify: Verify,
@@ -337,7 +334,7 @@ impl Source {
     }
 }
 
-/// Why a workload could not be read, and what would be one.
+/// Explains why a workload could not be read.
 fn unread(dir: &Path, fault: &Fault) -> String {
     match fault {
         Fault::Input { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -363,7 +360,7 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
     (text.len() == 64).then_some(bytes)
 }
 
-/// Sources: as told, or so many of 127.0.0.0/8 when the server is there, or the kernel's choice.
+/// Sources: as given, or addresses of 127.0.0.0/8 if the server is there, or the kernel's choice.
 fn sources(options: &LoadOptions, servers: &[SocketAddr]) -> Result<Vec<IpAddr>, String> {
     for to in servers {
         if let Some(odd) = options.sources.iter().find(|ip| ip.is_ipv4() != to.is_ipv4()) {
@@ -393,12 +390,9 @@ fn sources(options: &LoadOptions, servers: &[SocketAddr]) -> Result<Vec<IpAddr>,
     Ok((0..count).map(|n| Ipv4Addr::from(base + n).into()).collect())
 }
 
-/// One distinct request.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// The whole request.
     pub(super) bytes: Box<[u8]>,
-    /// Its method, which decides whether a reply has content.
     pub(super) method: Method,
     /// Length of the content, when it is known.
     pub(super) size: Option<u64>,
@@ -406,7 +400,6 @@ pub(super) struct Target {
     pub(super) class: u8,
     /// Place in the table of sizes.
     pub(super) slot: u32,
-    /// What the content should be.
     pub(super) expect: Expect,
 }
 
@@ -415,10 +408,9 @@ pub(super) const CLASS_UNKNOWN: u8 = 4;
 /// Classes with that one.
 pub(super) const CLASSES: usize = 5;
 
-/// One request of a session.
+/// Request of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// Which request.
     pub(super) target: u32,
     /// Whether it starts a burst.
     pub(super) starts_burst: bool,
@@ -430,18 +422,15 @@ pub(super) struct Step {
 /// The log gives no think time.
 pub(super) const THINK_DEFAULT: u32 = u32::MAX;
 
-/// One session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    /// Its first step.
     pub(super) first: u32,
-    /// The step after its last.
+    /// Step after the last.
     pub(super) end: u32,
-    /// The client that it belongs to.
     pub(super) client: u32,
     /// Speed of its line, bit/s; 0 when it has no own.
     pub(super) line_bits_per_s: u32,
-    /// When the log says that it starts, microseconds.
+    /// Start according to the log, microseconds.
     pub(super) at_us: Option<u64>,
 }
 
@@ -459,7 +448,6 @@ pub(super) struct Maker<'a> {
     pub(super) fields: String,
     /// Ask with HEAD where the request says GET.
     pub(super) head: bool,
-    /// What the content of a request target should be.
     pub(super) expect: &'a dyn Fn(&str, Option<u64>) -> Expected,
     pub(super) made: HashMap<(&'static str, String, Vec<u8>), u32>,
 }
@@ -504,10 +492,6 @@ impl Script {
         Ok(number)
     }
 
-    /// Adds a session.
-    ///
-    /// # Errors
-    /// What is wrong with a request of it, in one sentence.
     pub(super) fn session(
         &mut self,
         session: &Session,

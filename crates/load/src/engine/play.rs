@@ -1,4 +1,4 @@
-//! One thread's loop: arrivals that are due, alarms that have rung, sockets that have changed.
+//! Loop of one thread: arrivals that are due, alarms that have rung, sockets that have changed.
 //! Alongside, in the thread that listens to the workers, idle connections are held, each asked
 //! once, and a file is rewritten.
 //!
@@ -26,14 +26,13 @@ use std::time::{Duration, Instant};
 
 /// A model: what is asked for when, and what happens after a reply.
 pub(super) trait Play {
-    /// The run starts now.
     fn begin(&mut self, _core: &mut Core<'_>) {}
     /// The arrivals that are still to come; `None` in a model that has none.
     #[inline]
     fn coming(&mut self) -> Option<&mut Coming> {
         None
     }
-    /// Takes up an arrival that was due at `due`.
+    /// Handles an arrival that was due at `due`.
     fn arrive(&mut self, _core: &mut Core<'_>, _arrival: Arrival, _due: u64) {}
     /// An alarm of its own has rung, which was set for `due`.
     fn alarm(&mut self, _core: &mut Core<'_>, _payload: u64, _due: u64) {}
@@ -41,24 +40,21 @@ pub(super) trait Play {
     fn reply(&mut self, core: &mut Core<'_>, conn: ConnId, reply: Reply);
     /// A connection has ended.
     fn broken(&mut self, core: &mut Core<'_>, conn: ConnId, broken: Broken);
-    /// Whether everything that was to be done is done.
     fn is_done(&self, core: &Core<'_>) -> bool;
     /// The run is over: decides what never went out.
     fn give_up(&mut self, _core: &mut Core<'_>) {}
-    /// Sessions at this time.
     fn sessions(&self) -> u64 {
         0
     }
 }
 
-/// When a run happens, nanoseconds on the monotonic clock.
+/// Times of a run, nanoseconds on the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     /// The first arrival.
     pub(super) start: u64,
-    /// The measurement starts.
+    /// Start of the measurement.
     pub(super) from: u64,
-    /// The measurement ends.
     pub(super) until: u64,
 }
 
@@ -101,7 +97,7 @@ pub(super) fn run<P: Play>(
     Ok(())
 }
 
-/// Takes up the arrivals that are due, some at a time.
+/// Handles the arrivals that are due, some at a time.
 #[inline]
 fn arrivals<P: Play>(core: &mut Core<'_>, play: &mut P) {
     if core.ending {
@@ -143,7 +139,7 @@ fn failures<P: Play>(core: &mut Core<'_>, play: &mut P) {
     }
 }
 
-/// What happens once a turn of the loop, and when the next such thing is.
+/// Work of each turn of the loop: seconds, start and end of the measurement, the drain.
 struct Turn {
     times: Times,
     drain_until: u64,
@@ -160,7 +156,7 @@ impl Turn {
         Self { times, drain_until: u64::MAX, second_end, held, before: None, cpu_told: 0 }
     }
 
-    /// When it has something to do again.
+    /// Time at which something is due again.
     fn next(&self, core: &Core<'_>) -> u64 {
         let end = if core.ending { self.drain_until } else { core.until };
         let from = if self.before.is_none() { self.times.from } else { u64::MAX };
@@ -276,7 +272,6 @@ pub const PERIOD_NS: u64 = 514_137;
 pub(super) struct Held {
     /// Per cent; `None`: it sleeps while it has nothing to do, and takes what it needs.
     percent: Option<u32>,
-    /// When the slice began.
     begun: u64,
     /// Processor time of this thread when the last slice ended, ns.
     used_until: u64,
@@ -290,7 +285,7 @@ impl Held {
         Self { percent, begun: clock::nanos(), used_until: thread::cpu_nanos(), spun_ns: 0 }
     }
 
-    /// What of `wall_ns` is this thread's.
+    /// Part of `wall_ns` that is this thread's.
     pub(super) fn available_ns(&self, wall_ns: u64) -> u64 {
         wall_ns * u64::from(self.percent.unwrap_or(100)) / 100
     }
@@ -326,13 +321,13 @@ const fn slice_ns(percent: u32) -> u64 {
     PERIOD_NS * percent as u64 / 100
 }
 
-/// How long others run after a slice that took `used_ns` of processor time: one that took longer,
+/// Time that others run after a slice of `used_ns` of processor time. A slice that took longer,
 /// because much happened at once, is made up for.
 const fn rest_ns(used_ns: u64, percent: u32) -> u64 {
     used_ns * (100 - percent as u64) / percent as u64
 }
 
-/// One thread's share of the arrivals of an open or partly-open model.
+/// Share of one thread in the arrivals of an open or partly-open model.
 #[derive(Debug)]
 pub(super) struct Coming {
     source: Source,
@@ -341,7 +336,6 @@ pub(super) struct Coming {
     count: u64,
 }
 
-/// Where arrivals come from.
 #[derive(Debug)]
 enum Source {
     /// A rate.
@@ -393,7 +387,7 @@ impl Coming {
         }
     }
 
-    /// When the next arrival is due, nanoseconds on the monotonic clock; `u64::MAX`: never.
+    /// Due time of the next arrival, nanoseconds on the monotonic clock; `u64::MAX`: never.
     #[inline]
     pub(super) fn due(&self) -> u64 {
         self.next.map_or(u64::MAX, |arrival| self.start.saturating_add(arrival.at_ns))
@@ -408,7 +402,6 @@ impl Coming {
         Some((arrival, due))
     }
 
-    /// Whether none is left.
     pub(super) fn is_over(&self) -> bool {
         self.next.is_none()
     }
@@ -416,13 +409,12 @@ impl Coming {
 
 /// Connections that may be on their way at once: a listener's queue is short.
 const CONNECTING_MAX: usize = 64;
-/// How long one wait for connections on their way lasts.
+/// Longest wait for connections on their way.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// What became of the idle connections.
+/// Counts of the idle connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idled {
-    /// Connections that were to be held.
     pub wanted: u32,
     /// The least that were held at any time of the run.
     pub least: u32,
@@ -430,14 +422,11 @@ pub struct Idled {
     pub again: u64,
 }
 
-/// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// On its way.
     Connecting,
     /// Asked, and not yet answered.
     Asked,
-    /// Idle.
     Held,
 }
 
@@ -459,9 +448,6 @@ pub(super) struct Idle<'p> {
 
 impl<'p> Idle<'p> {
     /// Makes all of them, and waits until each has been answered once, or `stopped` says so.
-    ///
-    /// # Errors
-    /// Why they could not be made within the load's time-out, in one sentence.
     pub(super) fn hold(
         plan: &'p Plan,
         wanted: u32,
@@ -583,10 +569,10 @@ fn drain(fd: &OwnedFd) -> io::Result<bool> {
     }
 }
 
-/// How often signals, files and idle connections are looked at.
+/// Time between checks of signals, files and idle connections.
 pub(super) const TURN: Duration = Duration::from_millis(50);
 
-/// All of it; nothing in most loads.
+/// Idle connections and the altered file; neither in most loads.
 #[derive(Debug, Default)]
 pub(super) struct Beside<'p> {
     idle: Option<Idle<'p>>,
@@ -631,12 +617,11 @@ impl<'p> Beside<'p> {
         Ok(next.min(TURN))
     }
 
-    /// Why it could not go on.
+    /// Reason for which it ended early.
     pub(super) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// What was done.
     pub(super) fn done(&self) -> (Option<Idled>, Option<Rewritten>) {
         let rewritten = self.rewriting.as_ref().map(|rewriting| rewriting.done);
         (self.idle.as_ref().map(|idle| idle.done), rewritten)

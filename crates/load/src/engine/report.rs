@@ -18,7 +18,6 @@ const CLASSES: [&str; 5] = ["< 1 KiB", "< 10 KiB", "< 100 KiB", ">= 100 KiB", "u
 /// Bytes of a label and the blanks after it.
 const LABEL: usize = 11;
 
-/// The result as text.
 pub(super) fn table(outcome: &Outcome) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.

@@ -9,7 +9,6 @@ pub struct Slo {
     pub(super) terms: Vec<Term>,
 }
 
-/// Term of a service level.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Term {
     pub(super) text: String,
@@ -21,29 +20,22 @@ pub(super) struct Term {
     pub(super) limit: f64,
 }
 
-/// What a term limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Quantity {
     /// A percentile of the response time, nanoseconds; 1 is the longest.
     Quantile(f64),
     /// Mean response time of the answered, nanoseconds.
     Mean,
-    /// Share of requests that failed.
     Errors,
-    /// Share of requests that were answered well.
     Goodput,
-    /// Good answers per second.
     Rate,
 }
 
-/// Result of one term.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
-    /// The term as it was given.
     pub term: String,
     /// Measured value: nanoseconds, a share, or a rate. The client's own lag is in it.
     pub measured: f64,
-    /// Whether it holds.
     pub met: bool,
     /// Whether it would hold without the client's own lag and faults. True of a term that is met.
     #[serde(default)]
@@ -62,10 +54,8 @@ crate::named! {
     }
 }
 
-/// Decision on a service level, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
-    /// The decision.
     pub verdict: Verdict,
     /// Reason of a level that is not met, and what to do; empty if it is met.
     pub why: String,

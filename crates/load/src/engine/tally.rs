@@ -31,29 +31,23 @@ pub enum Phase {
     Receive,
 }
 
-/// How long a phase took.
+/// Times of the phases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
     /// Per connection, from the connect to its success.
     pub connect: Hdr,
-    /// From the first to the last byte sent.
     pub send: Hdr,
-    /// From the last byte sent to the first received.
     pub wait: Hdr,
-    /// From the first to the last byte received.
     pub receive: Hdr,
     /// Requests that timed out in each.
     pub timeouts: [u64; 4],
 }
 
-/// What happened to the requests for files of one size class.
+/// Counts of requests for files of one size class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Class {
-    /// Requests.
     pub requests: u64,
-    /// Of these, good.
     pub good: u64,
-    /// Of these, timed out.
     pub timeouts: u64,
     /// Content bytes of the good.
     pub bytes: u64,
@@ -61,37 +55,31 @@ pub struct Class {
     pub times: Spectrum,
 }
 
-/// What one client saw of one size.
+/// Counts of one client and one file size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Requests.
     pub requests: u64,
-    /// Of these, good.
     pub good: u64,
-    /// Of these, timed out.
     pub timeouts: u64,
-    /// Of the time-outs, those that the server never acknowledged.
+    /// Time-outs that the server never acknowledged.
     pub unseen: u64,
     /// Content bytes of the good.
     pub bytes: u64,
 }
 
-/// Sessions.
+/// Counts of sessions that arrived in the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sessions {
-    /// Arrived in the measurement.
     pub arrived: u64,
-    /// Of these, done to their end.
     pub done: u64,
-    /// Of these, failed: an operation timed out or a connection could not be made.
+    /// An operation timed out, or a connection could not be made.
     pub failed: u64,
-    /// Of these, cut off by the end of the run.
+    /// The run ended first.
     pub cut: u64,
     /// Most at once in this thread.
     pub most: u64,
-    /// How long the done ones lived.
+    /// Lives of those done, and of those failed.
     pub lifetime: Hdr,
-    /// How long the failed ones lived.
     pub failtime: Hdr,
     /// Sessions by the number of replies that they got; the last place stands for all above.
     pub lengths: Vec<u64>,
@@ -105,12 +93,12 @@ const LENGTHS_MAX: usize = 1_000;
 pub struct Lines {
     /// Connections on a line of a set speed that carried content.
     pub connections: u64,
-    /// Of these, those that got more than 320,000 bit/s while they waited for replies.
+    /// Connections that got more than 320,000 bit/s while they waited for replies.
     pub conforming: u64,
 }
 
 impl Lines {
-    /// Counts a connection that got so many bytes in so many nanoseconds.
+    /// Counts a connection that received `bytes` in `busy_ns` of waiting for replies.
     pub(super) fn count(&mut self, bytes: u64, busy_ns: u64) {
         if bytes == 0 {
             return;
@@ -121,12 +109,12 @@ impl Lines {
     }
 }
 
-/// How busy the thread was.
+/// Load of the thread itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Health {
     /// Length of the measurement, nanoseconds.
     pub wall_ns: u64,
-    /// What of it was the thread's, nanoseconds: all, or the share of its processor that it held.
+    /// Part of it that was the thread's: all, or the share of its processor that it held.
     pub available_ns: u64,
     /// Processor time in it, nanoseconds, without that in which a held share was not needed.
     pub cpu_ns: u64,
@@ -145,9 +133,7 @@ pub struct Health {
 pub(super) struct Tally {
     /// Requests due in the measurement.
     pub offered: u64,
-    /// What became of them.
     pub fates: Fates,
-    /// Bodies compared with what they should be.
     pub verified: u64,
     /// Bodies that could not be: the file changed meanwhile.
     pub changed: u64,
@@ -163,13 +149,11 @@ pub(super) struct Tally {
     pub failed: Hdr,
     /// From due to when it was taken up.
     pub lag: Hdr,
-    /// The phases of a request.
     pub phases: Phases,
     /// By size class; the last place is for sizes that are not known.
     pub classes: Vec<Class>,
     /// By client and size: place `client * sizes + size`.
     pub seen: Vec<Seen>,
-    /// Sessions.
     pub sessions: Sessions,
     /// Slow connections that were closed in the whole run.
     pub lines: Lines,
@@ -179,22 +163,17 @@ pub(super) struct Tally {
     pub bytes_within: u64,
     /// Bytes sent and received in the whole run, heads and all.
     pub bytes_sent: u64,
-    /// Bytes received in the whole run.
     pub bytes_received: u64,
-    /// Connections tried and made in the whole run.
     pub connects: u64,
-    /// Connections made.
     pub connected: u64,
     /// Most connections open at once in this thread.
     pub connections_most: u64,
     /// Requests sent again because the connection had ended between two exchanges.
     pub again: u64,
-    /// The thread's own health.
     pub health: Health,
 }
 
 impl Tally {
-    /// Nothing yet, for so many clients and sizes.
     pub(super) fn new(clients: usize, sizes: usize) -> Self {
         Self {
             response: Spectrum::fine(),
@@ -214,7 +193,6 @@ impl Tally {
         }
     }
 
-    /// Adds another thread's counts.
     pub(super) fn add(&mut self, other: &Self) {
         add!(self, other: offered, verified, changed, good_within, bytes_within, bytes_sent);
         add!(self, other: bytes_received, connects, connected, connections_most, again);
@@ -246,7 +224,6 @@ impl Phases {
 }
 
 impl Class {
-    /// Adds another's counts and times.
     pub fn add(&mut self, other: &Self) {
         add!(self, other: requests, good, timeouts, bytes);
         self.times.add(&other.times);
@@ -287,7 +264,6 @@ impl Sessions {
         self.lengths.iter_mut().zip(&other.lengths).for_each(|(sum, n)| *sum += n);
     }
 
-    /// Counts a session that got so many replies.
     pub(super) fn length(&mut self, replies: u32) {
         let at = usize::try_from(replies).map_or(LENGTHS_MAX, |n| n.min(LENGTHS_MAX));
         if self.lengths.len() <= at {
@@ -304,10 +280,10 @@ impl Health {
     }
 }
 
-/// One second.
+/// Counts of one second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its start, seconds after the run's.
+    /// Start, seconds after the run's.
     pub second: u64,
     /// Whether all of it lies within the measurement.
     pub counts: bool,
@@ -315,27 +291,22 @@ pub struct Row {
     pub offered: u64,
     /// Good answers that arrived.
     pub good: u64,
-    /// Failures.
     pub errors: u64,
     /// Content bytes of the good answers.
     pub bytes: u64,
     /// Median time of what ended in it, nanoseconds.
     pub p50_ns: u64,
-    /// 99th percentile, nanoseconds.
     pub p99_ns: u64,
-    /// Longest, nanoseconds.
     pub max_ns: u64,
     /// Requests in flight or waiting at its end.
     pub in_flight: u64,
-    /// Connections at its end.
     pub connections: u64,
-    /// Sessions at its end.
     pub sessions: u64,
     /// Longest schedule lag, nanoseconds.
     pub lag_ns: u64,
     /// Processor time of all threads, nanoseconds.
     pub cpu_ns: u64,
-    /// The failures by what they were; only those that there were.
+    /// Failures by fate; only those that there were.
     #[serde(default)]
     pub failures: BTreeMap<Fate, u64>,
     /// Times of what ended in it in coarse bins ([`Hdr::spread`]), for heat maps.
@@ -343,16 +314,13 @@ pub struct Row {
     pub spread: Vec<(u64, u64)>,
 }
 
-/// One thread's second.
+/// Counts of one thread in one second.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Second {
-    /// What is counted in its row; the rest of that is reckoned from what follows.
+    /// Counted fields of the row; `row()` computes the others.
     pub(super) row: Row,
-    /// What became of those that ended in it.
     pub(super) fates: Fates,
-    /// Connections made in it.
     pub(super) connected: u64,
-    /// Times of its answers.
     pub(super) times: Hdr,
 }
 
@@ -370,7 +338,7 @@ impl Second {
         self.times.add(&other.times);
     }
 
-    /// Its whole row; whether that counts is not known yet.
+    /// The whole row; whether it counts is not known yet.
     pub(super) fn row(&self) -> Row {
         let failed = |fate: &Fate| !matches!(fate, Fate::Good | Fate::Unfinished);
         let counts = Fate::ALL.into_iter().filter(failed).map(|fate| (fate, self.fates.get(fate)));
@@ -405,7 +373,7 @@ impl Hdr {
         Self::of(3)
     }
 
-    /// Exact to 1 %: about 30 KiB, for histograms of which there are many. The default.
+    /// Exact to 1 %: about 30 KiB, for histograms that are many. The default.
     pub fn coarse() -> Self {
         Self::of(2)
     }
@@ -415,13 +383,11 @@ impl Hdr {
         Self(made.expect("the bounds are in the range that the crate allows"))
     }
 
-    /// Counts one time.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns);
     }
 
-    /// Counts one time so often.
     pub fn record_n(&mut self, ns: u64, count: u64) {
         self.0.saturating_record_n(ns, count);
     }
@@ -438,7 +404,6 @@ impl Hdr {
         }
     }
 
-    /// How many times were counted.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
@@ -457,23 +422,20 @@ impl Hdr {
         if self.count() == 0 { 0 } else { self.0.max() }
     }
 
-    /// The shortest, nanoseconds; 0 of none.
     pub fn min(&self) -> u64 {
         if self.count() == 0 { 0 } else { self.0.min() }
     }
 
-    /// The mean, nanoseconds.
     pub fn mean(&self) -> f64 {
         self.0.mean()
     }
 
-    /// The standard deviation, nanoseconds.
     pub fn stdev(&self) -> f64 {
         self.0.stdev()
     }
 
     /// Counts in bins that grow by the eighth root of ten, each with its upper end in nanoseconds:
-    /// a few dozen numbers that say how times were spread, to be drawn and not to be reckoned with.
+    /// a few dozen numbers to draw.
     pub fn spread(&self) -> Vec<(u64, u64)> {
         let mut bins: Vec<(u64, u64)> = Vec::new();
         for (ns, count) in self.pairs() {
@@ -499,7 +461,7 @@ impl Default for Hdr {
     }
 }
 
-/// As `{"digits": 3, "pairs": [[ns, count], ...]}`.
+/// Stored as `{"digits": 3, "pairs": [[ns, count], ...]}`.
 impl Serialize for Hdr {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         Stored { digits: self.0.sigfig(), pairs: self.pairs().collect() }.serialize(out)
@@ -529,38 +491,29 @@ struct Stored {
 /// Times of those that came back, and how many did not: those are later than anything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spectrum {
-    /// Times of the completed, nanoseconds.
     pub times: Hdr,
     /// Requests that failed or were given up: longer than can be said.
     pub censored: u64,
     /// The longest wait for a request that was given up, nanoseconds; 0 if none was.
     pub waited_ns: u64,
-    /// Of the censored, requests that failed at once: with a wrong answer, or with none. Nothing
-    /// was waited for.
+    /// Censored requests that failed at once, with a wrong answer or none: nothing was waited for.
     #[serde(default)]
     pub failed: u64,
 }
 
-/// One kind of time in a few numbers; the histogram has all of it.
+/// Summary of a [`Spectrum`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Times that are known.
     pub count: u64,
-    /// Requests that failed or were given up, which are later than anything.
     pub censored: u64,
     /// Mean of the known, nanoseconds.
     pub mean_ns: f64,
-    /// The median of all.
     pub p50: Percentile,
-    /// The 90th percentile.
     pub p90: Percentile,
-    /// The 99th.
     pub p99: Percentile,
-    /// The 99.9th.
     pub p999: Percentile,
-    /// The 99.99th.
     pub p9999: Percentile,
-    /// The longest.
     pub max: Percentile,
 }
 
@@ -586,7 +539,6 @@ impl From<&Hdr> for Summary {
     }
 }
 
-/// A percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentile {
     /// Nanoseconds. Censored, it is the least that it can be; 0 if requests failed at once.
@@ -612,7 +564,6 @@ impl Spectrum {
         }
     }
 
-    /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
         self.times.add(&other.times);
         self.censored += other.censored;

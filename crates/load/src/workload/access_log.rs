@@ -7,7 +7,7 @@ use std::net::IpAddr;
 /// Longest line that is read, bytes; longer ones count as malformed.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// One line of an access log, as far as a workload needs it.
+/// Line of an access log, as far as a workload needs it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line<'a> {
     /// The client's address, as written.
@@ -18,12 +18,10 @@ pub struct Line<'a> {
     pub at_us: u64,
     /// Whether the time is in whole seconds, so that the order within one is unknown.
     pub whole_second: bool,
-    /// Method, as written.
     pub method: Cow<'a, str>,
     /// Request target. Escapes of the log are undone; bytes that no target may hold are written
     /// `%HH`.
     pub target: Cow<'a, str>,
-    /// Status code.
     pub status: u16,
     /// Bytes of the body that were sent, when the line says so.
     pub bytes: Option<u64>,
@@ -253,7 +251,7 @@ fn is_bare_ipv6(text: &str) -> bool {
     text.parse::<std::net::Ipv6Addr>().is_ok()
 }
 
-/// Where each is looked for, in this order; a dot leads into an object.
+/// Names of each field, in this order; a dot leads into an object.
 const TIME: &str = "ts time timestamp @timestamp time_unix msec time_iso8601 time_local unix_ms";
 const METHOD: &str = "method request_method request.method";
 const TARGET: &str = "target request_uri uri path url request.uri";

@@ -15,22 +15,15 @@ use std::time::Duration;
 /// A file that is rewritten, version after version, by a clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Where its set is.
     root: PathBuf,
-    /// Its path there.
     path: String,
-    /// Its length.
     bytes: u64,
-    /// How and how often.
     pub altered: Altered,
 }
 
 impl Target {
-    /// The one file of the workload in `dir`.
-    ///
-    /// # Errors
-    /// [`Fault::Usage`] when the workload has more files than one, or they are a user's own, or the
-    /// file has not been made.
+    /// The one file of the workload in `dir`. Fails if there are several, if they are a user's own,
+    /// or if the file does not exist.
     pub fn of(workload: &Workload, dir: &Path, altered: Altered) -> Result<Self, Fault> {
         if matches!(workload.files, Files::Users { .. }) {
             return Err(Fault::usage("a user's own files are never rewritten"));
@@ -62,7 +55,6 @@ impl Target {
         Ok(version_of(&self.path, &held).unwrap_or(0))
     }
 
-    /// Writes that version.
     pub fn write(&self, version: u64) -> Result<(), Fault> {
         write(&self.root, &self.path, self.bytes, version, self.altered.way)
     }
@@ -77,18 +69,16 @@ pub struct Rewriting {
     started_ns: u64,
     /// Times that have come.
     periods: u64,
-    /// What has been done so far.
     pub done: Rewritten,
 }
 
-/// What a [`Rewriting`] has done.
+/// Counts of a [`Rewriting`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rewritten {
-    /// Versions written.
     pub versions: u64,
     /// Versions left out, since the one before had taken too long.
     pub missed: u64,
-    /// The most that one was late, nanoseconds.
+    /// Longest delay of a version, nanoseconds.
     pub late_ns: u64,
 }
 

@@ -170,10 +170,8 @@ fn preset_names() -> String {
     presets::all().iter().map(|preset| &*preset.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Makes a workload: files, session logs, manifest; prints what [`inspect`] says of it.
-///
-/// # Errors
-/// Every [`Fault`]; nothing is left behind.
+/// Makes a workload: files, session logs, manifest; prints what [`inspect`] says of it. A failure
+/// leaves nothing behind.
 pub fn new(options: &NewOptions, watch: Watch<'_>, out: &mut dyn Write) -> Result<u8, Fault> {
     let preset = options.preset()?;
     let set = preset.shape.file_set(options.seed, &options.prefixes())?;
@@ -209,7 +207,7 @@ fn room_for(set: &FileSet, bytes_max: u64) -> Result<(), Fault> {
     Err(Fault::usage(format!("the set has {bytes} bytes, over the limit of {bytes_max}")))
 }
 
-/// One log per client, and the counts over all.
+/// Makes a log for each client, and counts over all.
 fn make_logs(
     set: &FileSet,
     popularity: &Popularity,
@@ -269,7 +267,7 @@ fn print(report: &Report, json: bool, out: &mut dyn Write) -> Result<u8, Fault> 
     Ok(u8::from(!accepted))
 }
 
-/// What `workload inspect` looks at.
+/// Subject of `workload inspect`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A preset as it would be made: nothing is read.
@@ -293,7 +291,7 @@ pub struct InspectOptions {
     /// Directories of a SPECweb99-like set.
     #[arg(long)]
     pub dirs: Option<u32>,
-    /// What the calculator is asked.
+    /// Questions to the calculator.
     #[command(flatten)]
     pub questions: Questions,
     /// Read every file and compare it with its expected content.
@@ -304,11 +302,8 @@ pub struct InspectOptions {
     pub json: bool,
 }
 
-/// Prints what a file set and its logs contain, and what the models predict of them. Answers 1
-/// when logs miss the acceptance rules of §3.4.
-///
-/// # Errors
-/// Every [`Fault`]; [`Fault::Damaged`] when `check` finds something.
+/// Prints what a file set and its logs contain, and what the models predict of them. Returns 1 when
+/// logs miss the acceptance rules of §3.4.
 pub fn inspect(
     options: &InspectOptions,
     watch: Watch<'_>,
@@ -440,14 +435,11 @@ fn check(found: &Subject, path: &Path, watch: Watch<'_>) -> Result<(), Fault> {
     }
 }
 
-/// How long a wait for the next version may keep from looking whether to stop.
+/// Longest wait between checks whether to stop.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Rewrites the one file of the workload in `dir`, as it says itself without `altered`, until the
-/// time is over or `watch` says so.
-///
-/// # Errors
-/// [`Fault::Usage`] for a workload whose file is not rewritten; [`Fault::Io`].
+/// Rewrites the one file of the workload in `dir`, without `altered` as its manifest says, until
+/// the time is over or `watch` says so.
 pub fn alter(
     dir: &Path,
     altered: Option<Altered>,
@@ -520,11 +512,8 @@ impl FromDirOptions {
     }
 }
 
-/// Makes a workload over the user's own files, which are only read.
-///
-/// # Errors
-/// Every [`Fault`]; nothing is left behind. [`Fault::Unread`] comes once the workload is made of
-/// the files that can be read.
+/// Makes a workload over the user's own files, which are only read. [`Fault::Unread`] comes once
+/// the workload is made of the files that can be read.
 pub fn from_dir(
     options: &FromDirOptions,
     watch: Watch<'_>,
@@ -574,7 +563,7 @@ pub struct FromLogOptions {
     pub log: PathBuf,
     /// The directory to make.
     pub out: PathBuf,
-    /// How the log is read.
+    /// Rules for the log.
     #[command(flatten)]
     pub rules: Rules,
     /// Load generators, among which sessions are divided in turn.
@@ -599,10 +588,7 @@ impl FromLogOptions {
 }
 
 /// Makes a workload from a real access log: its files by name and size, its sessions at their
-/// times.
-///
-/// # Errors
-/// Every [`Fault`]; nothing is left behind.
+/// times. A failure leaves nothing behind.
 pub fn from_log(
     options: &FromLogOptions,
     watch: Watch<'_>,

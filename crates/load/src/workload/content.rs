@@ -16,11 +16,8 @@ pub const MARKER_BYTES: u64 = 4_096;
 /// The first byte that is not what it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Offset in the file, bytes.
     pub offset: u64,
-    /// The byte that belongs there.
     pub expected: u8,
-    /// The byte that was there.
     pub found: u8,
 }
 
@@ -248,7 +245,7 @@ mod tests {
         assert_eq!(whole("/a", 500), whole("a", 500));
     }
 
-    /// What goes wrong in servers, and that it is found at the right place.
+    /// Faults of servers are found at the right place.
     #[test]
     fn damage_is_found() {
         let path = "file_set/dir00000/class1_0";

@@ -5,41 +5,20 @@ use core::fmt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Why a workload could not be made, read or inspected.
+/// Reason why a workload could not be made, read or inspected.
 #[derive(Debug)]
 pub enum Fault {
     /// Bad usage: every problem, one sentence each.
     Usage(Vec<String>),
     /// The file system refused.
-    Io {
-        /// What was touched.
-        path: PathBuf,
-        /// What it said.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// An input of the command line cannot be read.
-    Input {
-        /// Path of the input.
-        path: PathBuf,
-        /// Answer of the file system.
-        source: io::Error,
-    },
-    /// A file that is not in its format.
-    Format {
-        /// Which file, or `-` for a stream without a name.
-        path: PathBuf,
-        /// Line, from 1; 0 when no line is to blame.
-        line: u64,
-        /// What is wrong there.
-        what: String,
-    },
+    Input { path: PathBuf, source: io::Error },
+    /// A file that is not in its format. Lines count from 1; 0 when no line is to blame. The path of
+    /// a stream without a name is `-`.
+    Format { path: PathBuf, line: u64, what: String },
     /// A file set that is not what it claims to be.
-    Damaged {
-        /// Files that differ.
-        files: u64,
-        /// The first of them and what is wrong with it.
-        first: String,
-    },
+    Damaged { files: u64, first: String },
     /// Parts of a directory that cannot be read, a line for each; the work is done without them.
     Unread(Vec<String>),
     /// The caller asked to stop; what was half made is removed.
@@ -55,7 +34,6 @@ impl Fault {
         }
     }
 
-    /// One problem of usage.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self::Usage(vec![what.into()])
     }
@@ -65,7 +43,6 @@ impl Fault {
         if problems.is_empty() { Ok(()) } else { Err(Self::Usage(problems)) }
     }
 
-    /// A line that is not in its format.
     pub(crate) fn format(path: &Path, line: u64, what: impl Into<String>) -> Self {
         Self::Format { path: path.to_owned(), line, what: what.into() }
     }
@@ -90,9 +67,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Names the path in an I/O error.
 pub(crate) trait At<T> {
-    /// The same result, with the path that it is about.
     fn at(self, path: &Path) -> Result<T, Fault>;
     /// The same for an input of the command line.
     fn input(self, path: &Path) -> Result<T, Fault>;
@@ -108,21 +83,18 @@ impl<T> At<T> for io::Result<T> {
     }
 }
 
-/// How far a long piece of work is.
+/// Progress of a long piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done, for people: "files", "requests", "lines".
+    /// Work, for people: "files", "requests", "lines".
     pub what: &'static str,
-    /// Done so far.
     pub done: u64,
-    /// Of how many; 0 when nobody knows.
+    /// 0 when unknown.
     pub total: u64,
 }
 
-/// Who watches a long piece of work: told now and then, and able to end it.
-///
-/// A watcher answers `Break` to stop; the work then removes what it half made and returns
-/// [`Fault::Stopped`].
+/// Watcher of a long piece of work. `Break` stops it: the work removes what it half made and
+/// returns [`Fault::Stopped`].
 pub type Watch<'a> = &'a dyn Fn(Progress) -> core::ops::ControlFlow<()>;
 
 /// Watches nothing and never stops.
@@ -163,12 +135,10 @@ impl Partial {
         Ok(Self { under_way, out: out.to_owned(), done: false })
     }
 
-    /// Where to write meanwhile.
     pub(crate) fn path(&self) -> &Path {
         &self.under_way
     }
 
-    /// Gives it its name.
     pub(crate) fn commit(mut self) -> Result<(), Fault> {
         fs::rename(&self.under_way, &self.out).at(&self.out)?;
         self.done = true;
@@ -185,15 +155,14 @@ impl Drop for Partial {
     }
 }
 
-/// Where a file is written before it gets its name.
+/// Path of a file until it gets its name.
 pub(crate) fn part(path: &Path) -> PathBuf {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     part.into()
 }
 
-/// Writes a file whole or not at all: who reads it finds what it was or what it is to be, also if
-/// we end in the middle.
+/// Writes a file whole or not at all: a reader finds the old or the new text.
 pub fn write_whole(path: &Path, text: &str) -> Result<(), String> {
     let part = part(path);
     let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));

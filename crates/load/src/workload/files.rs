@@ -36,12 +36,10 @@ struct List {
     by_name: Vec<u32>,
 }
 
-/// One file of a listed set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
     /// Path below the root, without a leading `/`.
     pub path: String,
-    /// Size in bytes.
     pub bytes: u64,
     /// Weight of its popularity; only relative sizes count.
     pub weight: f64,
@@ -53,9 +51,6 @@ impl FileSet {
     /// The SPECweb99-like set of `dirs` directories (1 to 100,000) \[E\] \[src\]. Directory `d`,
     /// from 0 and hottest first, is `PREFIX/dirNNNNN`; several prefixes take turns, so that a set
     /// can lie on several disks (\[S\] used two).
-    ///
-    /// # Errors
-    /// [`Fault::Usage`] for a number of directories or a prefix out of range.
     pub fn specweb(dirs: u32, prefixes: &[&str]) -> Result<Self, Fault> {
         let mut problems = Vec::new();
         if !(1..=DIRS_MAX).contains(&dirs) {
@@ -77,10 +72,7 @@ impl FileSet {
         Ok(Self { names: Names::Specweb { dirs, prefixes } })
     }
 
-    /// A set from a list, whose order gives the ids.
-    ///
-    /// # Errors
-    /// [`Fault::Usage`] when a path is given twice or there are more than [`LISTED_FILES_MAX`].
+    /// A set from a list, whose order gives the ids. No path may be in it twice.
     pub fn listed(files: impl IntoIterator<Item = Listed>) -> Result<Self, Fault> {
         let mut list = List::default();
         for file in files {
@@ -100,7 +92,6 @@ impl FileSet {
         Ok(Self { names: Names::Listed(list) })
     }
 
-    /// Files in the set.
     pub fn len(&self) -> u32 {
         match &self.names {
             Names::Specweb { dirs, .. } => dirs * FILES_PER_DIR,
@@ -108,12 +99,10 @@ impl FileSet {
         }
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Every file.
     pub fn ids(&self) -> impl Iterator<Item = FileId> + use<> {
         (0..self.len()).map(FileId)
     }
@@ -126,7 +115,6 @@ impl FileSet {
         }
     }
 
-    /// Bytes of all files.
     pub fn total_bytes(&self) -> u64 {
         match &self.names {
             Names::Specweb { dirs, .. } => u64::from(*dirs) * DIR_BYTES,
@@ -134,7 +122,6 @@ impl FileSet {
         }
     }
 
-    /// Bytes of one file.
     pub fn bytes(&self, file: FileId) -> u64 {
         match &self.names {
             Names::Specweb { .. } => {
@@ -186,7 +173,6 @@ impl FileSet {
         }
     }
 
-    /// The path below the root.
     pub fn path(&self, file: FileId) -> String {
         let mut out = String::new();
         self.path_into(file, &mut out);
@@ -227,9 +213,6 @@ impl FileSet {
     }
 
     /// Makes every file below `root`, with generated contents. Existing files are overwritten.
-    ///
-    /// # Errors
-    /// [`Fault::Io`], or [`Fault::Stopped`] when the watcher wished so.
     pub fn create(&self, root: &Path, watch: Watch<'_>) -> Result<(), Fault> {
         let mut buffer = vec![0; 64 << 10];
         let mut dir_made = String::new();
@@ -251,9 +234,6 @@ impl FileSet {
     }
 
     /// Reads every file below `root` and compares size and generated contents.
-    ///
-    /// # Errors
-    /// [`Fault::Damaged`] with the number of files that differ, and the first.
     pub fn verify(&self, root: &Path, watch: Watch<'_>) -> Result<(), Fault> {
         let mut buffer = vec![0; 64 << 10];
         let (mut files, mut first) = (0, None);
@@ -284,7 +264,6 @@ impl FileSet {
         Ok(())
     }
 
-    /// Reads what [`FileSet::write_list`] wrote. `path` names it in errors.
     pub fn read_list(input: impl BufRead, path: &Path) -> Result<Self, Fault> {
         let mut files = Vec::new();
         for (number, line) in (1..).zip(input.lines()) {

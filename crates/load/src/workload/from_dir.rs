@@ -16,7 +16,7 @@ pub const FILES_MAX: usize = 1_000_000;
 /// Deepest directory that is looked into.
 pub const DEPTH_MAX: usize = 64;
 
-/// In which order files get the ranks of a Zipf popularity.
+/// Order in which files get the ranks of a Zipf popularity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Ranks {
     /// No relation between size, name and popularity.
@@ -32,7 +32,6 @@ pub enum Ranks {
 /// Files of a directory, and the parts of it that could not be read.
 #[derive(Debug)]
 pub struct Scanned {
-    /// The files.
     pub set: FileSet,
     /// A line for each directory or file that could not be read.
     pub faults: Vec<String>,
@@ -40,9 +39,6 @@ pub struct Scanned {
 
 impl Scanned {
     /// The files, if everything could be read.
-    ///
-    /// # Errors
-    /// [`Fault::Unread`].
     pub fn whole(self) -> Result<FileSet, Fault> {
         if self.faults.is_empty() { Ok(self.set) } else { Err(Fault::Unread(self.faults)) }
     }
@@ -51,11 +47,6 @@ impl Scanned {
 /// Lists the regular files below `root` that a server would serve: no hidden names, no odd ones
 /// (not UTF-8, control characters, too long). With hashes of their contents when `hash` says so.
 /// Links are not followed. A part that cannot be read is left out and named.
-///
-/// # Errors
-/// [`Fault::Io`] when the root cannot be opened; [`Fault::Unread`] when all files are in parts that
-/// cannot be read; [`Fault::Usage`] when there is no file or more than [`FILES_MAX`];
-/// [`Fault::Stopped`].
 pub fn scan(
     root: &Path,
     ranks: Ranks,
@@ -87,9 +78,6 @@ pub fn scan(
 }
 
 /// Reads every file below `root` and compares size and hash; files without a hash by size alone.
-///
-/// # Errors
-/// [`Fault::Damaged`] with the number of files that differ, and the first.
 pub fn verify(set: &FileSet, root: &Path, watch: Watch<'_>) -> Result<(), Fault> {
     let (mut files, mut first) = (0, None);
     for file in set.ids() {
@@ -209,7 +197,6 @@ impl Scan<'_> {
     }
 }
 
-/// SHA-256 of a file, in hexadecimal.
 pub fn hash_file(path: &Path) -> Result<String, Fault> {
     File::open(path).and_then(hash_of).at(path)
 }

@@ -70,7 +70,6 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Every problem of rules that came from outside.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !(1..=1_000_000_000).contains(&self.session_gap_s) {
@@ -87,10 +86,9 @@ impl Rules {
     }
 }
 
-/// What was found in a log.
+/// Counts of a log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
-    /// Lines read.
     pub lines: u64,
     /// Lines in no form that is known.
     pub malformed: u64,
@@ -108,19 +106,15 @@ pub struct Observed {
     pub sizes_unknown: u64,
     /// Requests kept.
     pub requests: u64,
-    /// Sessions.
     pub sessions: u64,
     /// Sessions that ended early because of a bound on memory.
     pub sessions_cut: u64,
-    /// Lines per status.
     pub statuses: BTreeMap<u16, u64>,
     /// From the first request to the last, seconds.
     pub span_s: u64,
-    /// Most requests in one second.
     pub peak_per_s: u64,
     /// Variance over mean of the requests per second: 1 is Poisson, more is bursty.
     pub dispersion: f64,
-    /// The Zipf exponent that fits the popularity best.
     pub zipf_exponent: Option<f64>,
 }
 
@@ -129,9 +123,7 @@ pub struct Observed {
 pub struct Distilled {
     /// Files by falling popularity, with counts as weights.
     pub set: FileSet,
-    /// What was found.
     pub observed: Observed,
-    /// The sessions, to be given out once.
     pub sessions: Sessions,
 }
 
@@ -143,7 +135,6 @@ pub struct Sessions {
     burst_gap_ms: u32,
 }
 
-/// A finished session.
 #[derive(Debug)]
 struct Finished {
     /// Start, microseconds since 1970.
@@ -155,9 +146,6 @@ struct Finished {
 }
 
 /// Reads a whole log. `path` names the log in errors.
-///
-/// # Errors
-/// [`Fault::Io`]; [`Fault::Format`] when no line was usable; [`Fault::Stopped`].
 pub fn distil(
     mut input: impl BufRead,
     path: &Path,
@@ -315,7 +303,6 @@ impl Still {
         }
     }
 
-    /// Keeps the bounds on memory.
     fn shed(&mut self) {
         while self.open.len() > self.rules.open_sessions_max
             || self.open_requests > self.rules.open_requests_max
@@ -324,7 +311,7 @@ impl Still {
         }
     }
 
-    /// Looks at the session that was due first: it has ended, or is due later, or must go.
+    /// Handles the session that was due first: it has ended, or is due later, or must go.
     fn settle(&mut self, must_go: bool) {
         let Some(Reverse((due, number, client))) = self.due.pop() else { return };
         let open = self.open.get(&client).filter(|open| open.session.number == number);

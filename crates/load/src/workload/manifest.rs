@@ -18,75 +18,55 @@ use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// The format of this version.
 pub const FORMAT: u32 = 1;
 /// The manifest's name in a workload's directory.
 pub const NAME: &str = "workload.json";
 /// The list of files, when they are listed.
 pub const LIST: &str = "files.tsv";
-/// Where generated files are.
+/// Directory of generated files.
 pub const ROOT: &str = "root";
 
 /// A workload: what is asked for, by whom, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// [`FORMAT`].
     pub format: u32,
     /// The preset's name, `from-dir` or `from-log`.
     pub name: String,
-    /// Where it is from.
     pub source: String,
-    /// One sentence on what it is for.
     pub about: String,
-    /// Seed of every random stream.
     pub seed: u64,
-    /// The random generator.
     pub algorithm: String,
-    /// The files.
     pub files: Files,
-    /// Their popularity.
     pub law: Law,
     /// Sessions; `None` when they are a real log's.
     pub pattern: Option<Pattern>,
-    /// Line speed of each session, bit/s.
     pub line_bits_per_s: Option<u64>,
-    /// How it is offered.
     pub offer: Offer,
     /// Session logs, one per client.
     pub logs: Vec<Log>,
-    /// What a real log held.
     pub observed: Option<Observed>,
 }
 
-/// Which files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Files {
     /// By formula (§3.1).
-    Specweb {
-        /// Directories.
-        dirs: u32,
-        /// Prefixes, in turn.
-        prefixes: Vec<String>,
-    },
+    Specweb { dirs: u32, prefixes: Vec<String> },
     /// By [`LIST`], with generated contents.
     Listed,
     /// By [`LIST`], the user's own below `root`, with their hashes in the list.
-    Users {
-        /// Their directory.
-        root: PathBuf,
-    },
+    Users { root: PathBuf },
 }
 
-/// How requests arrive.
+/// Arrival of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
     /// Sessions arrive on their own; inside one, a request follows the reply before (\[E\] §3.2).
     #[default]
     PartlyOpen,
-    /// A fixed number of clients, each of which waits for its reply.
+    /// A fixed number of clients, each waiting for its reply.
     Closed,
     /// The arrival times of a real log.
     Replay,
@@ -95,17 +75,15 @@ pub enum Model {
 /// A stretch of time with its own load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// Length, seconds.
     pub seconds: u32,
     /// Load as a share of the requested rate, or of the clients.
     pub share: f64,
 }
 
-/// What a load generator needs to know besides the logs.
+/// Settings for a load generator, besides the logs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Offer {
-    /// How requests arrive.
     pub model: Model,
     /// Time-out of a request, milliseconds; 0 for the player's default.
     pub timeout_ms: u64,
@@ -115,34 +93,25 @@ pub struct Offer {
     pub clients: Option<(u32, u32)>,
     /// Page cache over file set that the workload wants; `None`: all of it fits.
     pub cache_ratio: Option<f64>,
-    /// Idle connections held open meanwhile.
     pub idle_connections: u32,
     /// Stretches of load, in order; empty for a constant one.
     pub phases: Vec<Phase>,
-    /// Warm-up, seconds.
     pub warm_up_s: u32,
     /// The file that is rewritten while it is served.
     pub altered: Option<Altered>,
 }
 
-/// One session log and what is in it (§3.4).
+/// Entry of a session log (§3.4).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Log {
     /// Path in the workload's directory.
     pub path: String,
-    /// SHA-256 of its bytes.
     pub sha256: String,
-    /// Sessions.
     pub sessions: u64,
-    /// Requests.
     pub requests: u64,
-    /// Distinct files asked for.
     pub distinct_files: u64,
-    /// Their bytes.
     pub distinct_bytes: u64,
-    /// Mean requests per session.
     pub requests_per_session: f64,
-    /// Mean off time per request, seconds.
     pub off_s_per_request: f64,
     /// Requests per file size, bytes → requests; empty when there are over 1,000 sizes.
     pub per_size: BTreeMap<u64, u64>,
@@ -153,9 +122,6 @@ const SIZES_MAX: usize = 1_000;
 
 impl Workload {
     /// The file set, read from `dir` when it is listed.
-    ///
-    /// # Errors
-    /// [`Fault::Io`], [`Fault::Format`], [`Fault::Usage`] for what no version of ours writes.
     pub fn file_set(&self, dir: &Path) -> Result<FileSet, Fault> {
         match &self.files {
             Files::Specweb { dirs, prefixes } => {
@@ -170,7 +136,7 @@ impl Workload {
         }
     }
 
-    /// Where the files are, for a workload in `dir`.
+    /// Directory of the files, for a workload in `dir`.
     pub fn root(&self, dir: &Path) -> PathBuf {
         match &self.files {
             Files::Users { root } => root.clone(),
@@ -179,9 +145,6 @@ impl Workload {
     }
 
     /// Reads the manifest of the workload in `dir`.
-    ///
-    /// # Errors
-    /// [`Fault::Io`]; [`Fault::Format`] for another format or impossible values.
     pub fn read(dir: &Path) -> Result<Self, Fault> {
         let path = dir.join(NAME);
         let text = fs::read(&path).input(&path)?;
@@ -213,10 +176,7 @@ impl Workload {
     }
 }
 
-/// The popularity that `law` gives to `set`.
-///
-/// # Errors
-/// [`Fault::Usage`] when the set is empty or the law does not suit it.
+/// The popularity that `law` gives to `set`, which it must suit.
 pub fn popularity(law: Law, set: &FileSet) -> Result<Popularity, Fault> {
     if set.is_empty() {
         return Err(Fault::usage("a file set without files cannot be asked for"));
@@ -268,7 +228,6 @@ impl<'a> LogWriter<'a> {
         Ok(Self { out, set, name, path, tally: Tally::new(set) })
     }
 
-    /// Adds a session.
     pub fn write(&mut self, session: &Session) -> Result<(), Fault> {
         self.tally.add(self.set, session);
         session::write(session, &mut self.out).at(&self.path)
@@ -300,7 +259,7 @@ impl<'a> LogWriter<'a> {
 }
 
 crate::named! {
-    /// How the file is rewritten (§2.16).
+    /// Way in which the file is rewritten (§2.16).
     pub enum Way {
         /// In place, through the page cache: what \[A\] says, and what forces no disk read, since
         /// the new pages are cached. A reply may be torn between two versions.
@@ -313,12 +272,10 @@ crate::named! {
     }
 }
 
-/// What is altered, and how often.
+/// Rewriting of the altered file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Altered {
-    /// How.
     pub way: Way,
-    /// Time between versions, milliseconds.
     pub period_ms: u64,
 }
 
@@ -337,11 +294,8 @@ pub struct Tally {
     per_file: Vec<u64>,
     /// Sessions per length, shortest first; those above [`LENGTH_MAX`] count as that.
     pub lengths: BTreeMap<usize, u64>,
-    /// Sessions.
     pub sessions: u64,
-    /// Requests.
     pub requests: u64,
-    /// Bursts.
     pub bursts: u64,
     /// Requests for targets that the set does not have.
     pub unknown: u64,
@@ -350,12 +304,10 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing counted yet, for `set`.
     pub fn new(set: &FileSet) -> Self {
         Self { per_file: vec![0; index(set.len().into())], ..Self::default() }
     }
 
-    /// Counts one session.
     pub fn add(&mut self, set: &FileSet, session: &Session) {
         self.sessions += 1;
         self.requests += session.len() as u64;
@@ -370,7 +322,6 @@ impl Tally {
         }
     }
 
-    /// Adds the counts of another log of the same set.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!(self.per_file.len(), other.per_file.len(), "tallies of one file set");
         for (mine, theirs) in self.per_file.iter_mut().zip(&other.per_file) {
@@ -386,7 +337,6 @@ impl Tally {
         self.think_us += other.think_us;
     }
 
-    /// Requests for one file.
     pub fn of(&self, file: FileId) -> u64 {
         self.per_file[index(file.0.into())]
     }
@@ -398,12 +348,10 @@ impl Tally {
             .fold((0, 0), |(files, bytes), file| (files + 1, bytes + set.bytes(file)))
     }
 
-    /// Reply bytes of all requests for files of the set.
     pub fn reply_bytes(&self, set: &FileSet) -> u64 {
         set.ids().map(|file| self.of(file) * set.bytes(file)).sum()
     }
 
-    /// Requests per file size, smallest first.
     pub fn per_size(&self, set: &FileSet) -> BTreeMap<u64, u64> {
         let mut sizes = BTreeMap::new();
         for file in set.ids() {
@@ -412,7 +360,6 @@ impl Tally {
         sizes
     }
 
-    /// Requests per size class.
     pub fn per_class(&self, set: &FileSet) -> [u64; 4] {
         let mut classes = [0; 4];
         for file in set.ids() {
@@ -421,12 +368,10 @@ impl Tally {
         classes
     }
 
-    /// Mean requests per session.
     pub fn mean_requests(&self) -> f64 {
         share(self.requests, self.sessions)
     }
 
-    /// Mean off time per request, seconds.
     pub fn off_s_per_request(&self) -> f64 {
         share(self.think_us, self.requests) / US_PER_S as f64
     }

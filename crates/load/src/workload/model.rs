@@ -13,16 +13,14 @@ pub const PAGE_BYTES: u64 = 4_096;
 /// Bytes that the kernel reads ahead at most, by default.
 pub const READAHEAD_BYTES: u64 = 128 << 10;
 
-/// One file as the models see it.
+/// File as the models see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Item {
     /// Share of requests, p.
     pub share: f64,
-    /// Size s, bytes.
     pub bytes: u64,
 }
 
-/// The files of `set` as items.
 pub fn items(set: &FileSet, popularity: &Popularity) -> Vec<Item> {
     set.ids().map(|f| Item { share: popularity.share(f), bytes: set.bytes(f) }).collect()
 }
@@ -32,7 +30,7 @@ pub fn mean_bytes(items: &[Item]) -> f64 {
     items.iter().map(|item| item.share * item.bytes as f64).sum()
 }
 
-/// What distinct files a number of requests is expected to touch.
+/// Distinct files that a number of requests is expected to touch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distinct {
     /// Σ (1 − (1 − p)^N).
@@ -57,16 +55,14 @@ pub fn distinct(items: &[Item], requests: f64) -> Distinct {
     sum
 }
 
-/// What a page cache of a given size does to a workload, by Che's approximation of LRU.
+/// Effect of a page cache on a workload, by Che's approximation of LRU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageCache {
     /// Cache over set, both in whole pages.
     pub ratio: f64,
     /// Share of requests that find their file.
     pub request_hit: f64,
-    /// Share of bytes that are found.
     pub byte_hit: f64,
-    /// Bytes read from disk per request.
     pub miss_bytes: f64,
     /// Reads of [`READAHEAD_BYTES`] per request.
     pub reads: f64,
@@ -136,10 +132,9 @@ pub fn session_rate(requests_per_s: f64, requests_per_session: f64, processes: f
     requests_per_s / (requests_per_session * processes)
 }
 
-/// How a server shares its time between processor and disk.
+/// Capacity of event loops that block on a disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
-    /// Requests per second.
     pub requests_per_s: f64,
     /// Share of the peak without disk.
     pub of_peak: f64,

@@ -1,4 +1,4 @@
-//! Which file a request asks for: alias tables over SPEC's, Zipf's, equal or given weights.
+//! Popularity of files: alias tables over SPEC's, Zipf's, equal or given weights.
 
 use super::files::FileId;
 use super::specweb::{self, CLASS_PER_MILLE, FILES_PER_CLASS, FILES_PER_DIR, file_share, harmonic};
@@ -8,25 +8,19 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
-/// What one stream of random numbers is for. A stream per purpose keeps the others unchanged when
-/// one draws more often: common random numbers between runs that differ in one respect.
+/// Purpose of a stream of random numbers. A stream per purpose keeps the others unchanged when one
+/// draws more often: common random numbers between runs that differ in one respect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The directory, or the file of a set without directories.
     Directory,
     /// The class, or the shuffle of the deck.
     Class,
-    /// The file within its class.
     File,
-    /// The number of requests of a session.
     Length,
-    /// The kind of each gap.
     Gap,
-    /// The length of each gap.
     Think,
-    /// Sizes of a synthetic set.
     Size,
-    /// Arrival times.
     Arrival,
 }
 
@@ -108,7 +102,7 @@ impl Alias {
     }
 }
 
-/// How the class of each request is chosen \[src\].
+/// Choice of the class of each request \[src\].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mix {
@@ -121,21 +115,18 @@ pub enum Mix {
     Deck,
 }
 
-/// What a popularity is, as manifests say it.
+/// Law of popularity, as manifests name it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "law", rename_all = "kebab-case")]
 pub enum Law {
     /// Zipf (1.0) over directories, SPEC's class mix, Zipf (1.0) within a class \[src\].
     Specweb {
-        /// How classes are drawn.
         mix: Mix,
     },
-    /// The file of index `i` has weight `1 / (i + 1)^exponent`.
+    /// The file of index `i` has weight `1 / (i + 1)^exponent`: 0 is uniform, 1 the web's usual.
     Zipf {
-        /// 0 is uniform, 1 the web's usual.
         exponent: f64,
     },
-    /// Every file alike.
     Uniform,
     /// The weights of the file list, as counted in a log.
     Counted,
@@ -175,7 +166,6 @@ impl Popularity {
         Self::shares(Law::Zipf { exponent }, weights)
     }
 
-    /// `files` files, all alike.
     pub fn uniform(files: u32) -> Self {
         Self::shares(Law::Uniform, vec![1.0; index(files.into())])
     }
@@ -192,12 +182,10 @@ impl Popularity {
         Self { law, shape: Shape::Weighted { share: weights, file } }
     }
 
-    /// The law this was built from.
     pub fn law(&self) -> Law {
         self.law
     }
 
-    /// Files in the set.
     pub fn files(&self) -> u32 {
         match &self.shape {
             Shape::Specweb { dirs, .. } => dirs * FILES_PER_DIR,
@@ -205,7 +193,6 @@ impl Popularity {
         }
     }
 
-    /// Share of requests that `file` gets.
     pub fn share(&self, file: FileId) -> f64 {
         match &self.shape {
             Shape::Specweb { total, .. } => {
@@ -229,7 +216,7 @@ impl Popularity {
     }
 }
 
-/// One client's sequence of files.
+/// Sequence of files of one client.
 #[derive(Debug)]
 pub struct Sampler<'a> {
     popularity: &'a Popularity,
@@ -240,7 +227,6 @@ pub struct Sampler<'a> {
 }
 
 impl Sampler<'_> {
-    /// The file of the next request.
     pub fn draw(&mut self) -> FileId {
         match (&self.popularity.shape, self.popularity.law) {
             (Shape::Specweb { dir, class, file, .. }, law) => {

@@ -13,25 +13,18 @@ use std::sync::LazyLock;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Preset {
-    /// Its name.
     pub name: String,
-    /// Where it is from, with the mark of §0.1.
+    /// Origin, with the mark of §0.1.
     pub source: String,
-    /// One sentence on what it is for.
     pub about: String,
-    /// The files.
     pub shape: Shape,
-    /// Their popularity.
     pub law: Law,
-    /// Sessions.
     pub pattern: Pattern,
     /// Load generators, each with its own log.
     pub clients: u32,
     /// Requests in each log.
     pub requests: u64,
-    /// Line speed of each session, bit/s.
     pub line_bits_per_s: Option<u64>,
-    /// How it is offered.
     pub offer: Offer,
 }
 
@@ -40,37 +33,24 @@ pub struct Preset {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Shape {
     /// SPECweb99-like directories (§3.1).
-    Specweb {
-        /// How many.
-        dirs: u32,
-    },
+    Specweb { dirs: u32 },
     /// Files of one size: `index.html` when there is one, `files/NNNNNN` otherwise.
-    Equal {
-        /// How many.
-        files: u32,
-        /// Bytes of each.
-        bytes: u64,
-    },
-    /// One file of each of these sizes, `files/` and the size in seven digits: paths, and so
+    Equal { files: u32, bytes: u64 },
+    /// A file of each of these sizes, `files/` and the size in seven digits: paths, and so
     /// requests, of one length.
     Sizes(Vec<u64>),
     /// A page with everything that it needs: its files, and those that are precompressed once more
     /// in each coding. Only the files themselves are asked for.
     Page(Vec<PageAsset>),
     /// SURGE's sizes \[mem\]: lognormal below 133 KB, Pareto above, in random order.
-    Surge {
-        /// How many.
-        files: u32,
-    },
+    Surge { files: u32 },
 }
 
 /// A file of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PageAsset {
-    /// Path below the root.
     pub path: String,
-    /// Length.
     pub bytes: u64,
     /// Bytes of its siblings in Brotli and gzip, if it has those.
     pub coded: Option<[u64; 2]>,
@@ -94,7 +74,6 @@ impl Default for Preset {
     }
 }
 
-/// The file.
 #[derive(Debug, Deserialize)]
 struct Presets {
     preset: Vec<Preset>,
@@ -140,7 +119,7 @@ impl Shape {
         }
     }
 
-    /// How a manifest says it.
+    /// The files as a manifest names them.
     pub fn files(&self, prefixes: &[&str]) -> Files {
         match self {
             Self::Specweb { dirs } => {
@@ -176,12 +155,10 @@ fn surge_sizes(files: u32, seed: u64) -> Vec<u64> {
     (0..index(files.into())).map(|_| rounded(size())).collect()
 }
 
-/// The preset of a name.
 pub fn find(name: &str) -> Option<Preset> {
     all().iter().find(|preset| preset.name == name).cloned()
 }
 
-/// Every preset, papers first.
 pub fn all() -> &'static [Preset] {
     &PRESETS.preset
 }

@@ -20,131 +20,96 @@ use std::io::{self, Write};
 pub struct Report {
     /// The workload's name, or the path inspected.
     pub name: String,
-    /// The files.
     pub files: Files,
     /// \[S\] Table 1 of this set.
     pub table_1: Vec<ReachRow>,
     /// Sizes, smallest first; empty when there are over 100.
     pub sizes: Vec<Size>,
-    /// How a workload is offered, line speed included: what `regatta load --workload` takes up.
+    /// Offer of a workload, line speed included, as `regatta load --workload` reads it.
     pub offer: Option<Offered>,
-    /// Session logs; `None` when there are none.
     pub logs: Option<Logs>,
     /// Predictions with their formulas.
     pub predictions: Vec<Prediction>,
 }
 
-/// How a workload is offered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Offered {
-    /// All but the line.
     #[serde(flatten)]
     pub offer: Offer,
-    /// Line speed of each session, bit/s.
     pub line_bits_per_s: Option<u64>,
 }
 
-/// A file set in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Files {
-    /// Files.
     pub files: u32,
-    /// Directories of a SPECweb99-like set.
     pub dirs: Option<u32>,
-    /// Bytes of all files.
     pub bytes: u64,
     /// Mean reply body, bytes: Σ p·s.
     pub mean_reply_bytes: f64,
     /// Share of requests that the most popular directory gets; of the most popular file in a set
     /// without directories.
     pub hottest_share: f64,
-    /// Which that is.
     pub hottest: String,
-    /// The four size classes.
     pub classes: Vec<Class>,
 }
 
-/// One size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Class {
-    /// Files.
     pub files: u64,
-    /// Bytes of these.
     pub bytes: u64,
-    /// Share of requests.
     pub share: f64,
-    /// Share of reply bytes.
     pub byte_share: f64,
 }
 
 /// The files of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Size {
-    /// Bytes of each.
     pub bytes: u64,
-    /// How many.
     pub files: u64,
-    /// Share of requests.
     pub share: f64,
     /// Share of requests up to and with this size.
     pub requests_upto: f64,
-    /// Share of reply bytes up to and with this size.
     pub bytes_upto: f64,
-    /// Bytes of all files up to and with this size.
     pub memory_upto: u64,
 }
 
 /// A column of \[S\] Table 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReachRow {
-    /// Of all files.
     #[serde(flatten)]
     pub all: Reach,
     /// `memory_within` of files that the logs, or the number of requests asked about, touch.
     pub memory_touched: u64,
 }
 
-/// Session logs in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Logs {
-    /// Logs read.
     pub logs: u64,
-    /// Sessions.
     pub sessions: u64,
-    /// Requests.
     pub requests: u64,
-    /// Bursts.
     pub bursts: u64,
     /// Requests for targets outside the set.
     pub unknown: u64,
-    /// Mean requests per session.
     pub requests_per_session: f64,
     /// Sessions per length.
     pub lengths: BTreeMap<usize, u64>,
-    /// Mean off time per request, seconds.
     pub off_s_per_request: f64,
     /// Mean reply body, bytes.
     pub mean_reply_bytes: f64,
-    /// Requests per size class.
     pub classes: [u64; 4],
-    /// Distinct files asked for.
     pub distinct_files: u64,
-    /// Their bytes.
     pub distinct_bytes: u64,
     /// Σ (1 − (1 − p)^N).
     pub distinct_expected: f64,
-    /// What §3.4's acceptance rules object to.
+    /// Objections of §3.4's acceptance rules.
     pub problems: Vec<String>,
 }
 
-/// One number that a model predicts.
+/// Number that a model predicts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// What.
     pub what: String,
-    /// How much.
     pub value: f64,
-    /// Of what unit.
     pub unit: &'static str,
     /// By which formula, with its numbers.
     pub formula: String,
@@ -185,25 +150,17 @@ pub struct Questions {
     pub generators: Option<u32>,
 }
 
-/// What is inspected.
 #[derive(Debug)]
 pub struct Subject {
-    /// Its name.
     pub name: String,
-    /// Its files.
     pub set: FileSet,
-    /// Their popularity.
     pub popularity: Popularity,
-    /// Its manifest, if it has one.
     pub workload: Option<Workload>,
-    /// Its logs, counted, and how many.
+    /// Counts of its logs, and their number.
     pub logs: Option<(Tally, u64)>,
 }
 
-/// Inspects a workload.
-///
-/// # Errors
-/// [`Fault::Usage`], every question that makes no sense.
+/// Inspects a workload. Fails for every question that makes no sense.
 pub fn inspect(subject: &Subject, questions: &Questions) -> Result<Report, Fault> {
     Fault::if_any(questions.problems())?;
     let items = model::items(&subject.set, &subject.popularity);
@@ -456,7 +413,6 @@ pub fn grouped(count: u64) -> String {
     HumanCount(count).to_string()
 }
 
-/// Writes a report.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     files(report, out)?;
     write_table_1(report, out)?;

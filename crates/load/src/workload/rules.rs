@@ -5,24 +5,22 @@
 use crate::number::share;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one client saw of the files of one size.
+/// Counts of one client and one file size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// Client, from 0.
     pub client: u32,
-    /// File size, bytes.
     pub bytes: u64,
     /// Requests, whatever became of them.
     pub requests: u64,
-    /// Of these, timed out.
     pub timeouts: u64,
-    /// Of the time-outs, those that the server never accepted or read. \[S\] does not count them;
+    /// Time-outs of requests that the server never accepted or read. \[S\] does not count them;
     /// \[E\] does.
     pub unseen: u64,
 }
 
 impl Cell {
-    /// What counts for \[S\]: without the requests that the server never saw.
+    /// Counts for \[S\]: without the requests that the server never saw.
     fn seen(&self) -> Self {
         let unseen = self.unseen.min(self.timeouts);
         let requests = self.requests.saturating_sub(unseen);
@@ -30,8 +28,8 @@ impl Cell {
     }
 }
 
-/// One rule broken in one place: the one-sided 95 % lower bound of the share exceeds the limit, so
-/// that one time-out among few requests does not condemn a run.
+/// Breach of a rule: the one-sided 95 % lower bound of the share exceeds the limit. A single
+/// time-out among few requests does not condemn a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Breach {
     /// The paper and its rule: "E-1".."E-3", "S-1".."S-3".
@@ -40,16 +38,13 @@ pub struct Breach {
     pub client: Option<u32>,
     /// The file size, when the rule is about one, bytes.
     pub bytes: Option<u64>,
-    /// Requests that counted.
     pub requests: u64,
-    /// Of these, timed out.
     pub timeouts: u64,
     /// The most that was allowed, as a share.
     pub limit: f64,
 }
 
 impl Breach {
-    /// The observed share.
     pub fn share(&self) -> f64 {
         share(self.timeouts, self.requests)
     }

@@ -15,12 +15,10 @@ use std::path::{Path, PathBuf};
 /// Microseconds in a second: think times are kept in whole microseconds.
 pub const US_PER_S: u64 = 1_000_000;
 
-/// One request of a session.
+/// Request of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Method.
     pub method: Method,
-    /// Request target.
     pub target: &'a str,
     /// Request body; empty for none.
     pub contents: &'a [u8],
@@ -29,7 +27,6 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// GET, without a body.
     pub fn get(target: &'a str) -> Self {
         Self { method: Method::Get, target, contents: b"", reply_bytes: None }
     }
@@ -44,7 +41,7 @@ pub struct Burst<'a> {
 }
 
 impl<'a> Burst<'a> {
-    /// Its requests, in order; at least one.
+    /// Requests, in order; at least one.
     pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<'a>> + use<'a> {
         let session = self.session;
         let range = index(self.first.into())..index(self.end.into());
@@ -58,21 +55,19 @@ impl<'a> Burst<'a> {
     }
 }
 
-/// What a session says about itself in our `#!` comments; httperf ignores these.
+/// Hints of a session in our `#!` comments; httperf ignores these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// When it starts, microseconds after the log's start.
+    /// Start, microseconds after the log's.
     pub at_us: Option<u64>,
-    /// Speed of its line, bit/s.
     pub line_bits_per_s: Option<u64>,
     /// Number of the client that it stands for.
     pub client: Option<u64>,
 }
 
-/// One session. Building one reuses the memory of the last: [`Session::clear`], then add.
+/// A session. Building one reuses the memory of the last: [`Session::clear`], then add.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
-    /// What it says about itself.
     pub hints: Hints,
     text: Vec<u8>,
     requests: Vec<Entry>,
@@ -124,22 +119,18 @@ impl Session {
         }
     }
 
-    /// Requests in all bursts.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Bytes of targets and contents held.
     pub fn text_bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// Its bursts, in order.
     pub fn bursts(&self) -> impl Iterator<Item = Burst<'_>> {
         let mut first = 0;
         core::iter::from_fn(move || {
@@ -151,7 +142,6 @@ impl Session {
         })
     }
 
-    /// Its requests, in order.
     pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<'_>> {
         self.requests.iter().map(|entry| self.view(entry))
     }
@@ -176,7 +166,6 @@ impl Session {
 
 /// Longest line, bytes. httperf's own limit is 10,000.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
-/// The most requests of one session.
 pub const REQUESTS_MAX: usize = 1_000_000;
 
 /// Reads sessions one at a time, in constant memory.
@@ -204,10 +193,6 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads the next session into `session`; `false` at the end of the log.
-    ///
-    /// # Errors
-    /// [`Fault::Io`], and [`Fault::Format`] with the line: unknown keys and methods, bad numbers,
-    /// unclosed quotes, lines over [`LINE_BYTES_MAX`], sessions over [`REQUESTS_MAX`].
     pub fn read(&mut self, session: &mut Session) -> Result<bool, Fault> {
         session.clear();
         session.hints = core::mem::take(&mut self.hints);

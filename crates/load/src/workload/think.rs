@@ -17,63 +17,47 @@ pub const ACTIVE_US: u64 = 343_000;
 /// Longest think time that a distribution may draw, microseconds: Pareto's tail has no end.
 pub const THINK_US_MAX: u64 = 600 * US_PER_S;
 
-/// Requests per session.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lengths {
     /// Share of sessions with one request.
     pub single_share: f64,
     /// Least requests of the others, which are uniform in `least..=most`.
     pub least: u32,
-    /// Most requests.
     pub most: u32,
 }
 
 impl Lengths {
-    /// `n` requests each.
     pub const fn fixed(n: u32) -> Self {
         Self { single_share: 0.0, least: n, most: n }
     }
 
-    /// Mean requests per session.
     pub fn mean(&self) -> f64 {
         let others = (f64::from(self.least) + f64::from(self.most)) / 2.0;
         self.single_share + (1.0 - self.single_share) * others
     }
 }
 
-/// Where the inactive gaps fall; the other gaps are active.
+/// Places of the inactive gaps; the other gaps are active.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "structure", rename_all = "kebab-case")]
 pub enum Gaps {
-    /// Each gap by itself is inactive with this probability.
-    Independent {
-        /// f of §3.3.
-        inactive_share: f64,
-    },
+    /// Each gap by itself is inactive with this probability, f of §3.3.
+    Independent { inactive_share: f64 },
     /// Pages of one base request and its embedded ones: 1/f requests on average, rounded down or
     /// up. A session starts anywhere in a page, so that exactly `f` of all gaps are inactive.
-    Pages {
-        /// f of §3.3.
-        inactive_share: f64,
-    },
+    Pages { inactive_share: f64 },
     /// Pages with a Pareto (k = 1, α = 2.43) number of requests, as SURGE has embedded
     /// references \[mem\].
     Surge,
 }
 
-/// Think times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "kebab-case")]
 pub enum Think {
     /// None: requests follow each other at once.
     None,
     /// Two constants, as in the papers' traces (\[E\] §3.2).
-    Constant {
-        /// Inactive off-period, microseconds.
-        inactive_us: u64,
-        /// Active off-period, microseconds.
-        active_us: u64,
-    },
+    Constant { inactive_us: u64, active_us: u64 },
     /// SURGE's distributions \[mem\]: inactive Pareto (k = 1 s, α = 1.5), mean 3.0 s; active
     /// Weibull (scale 1.46 s, shape 0.382); both cut at [`THINK_US_MAX`].
     Surge,
@@ -116,20 +100,17 @@ pub mod surge {
     pub const BODY_MU: f64 = 9.357;
     /// Body of file sizes: lognormal σ.
     pub const BODY_SIGMA: f64 = 1.318;
-    /// Where the tail starts, bytes.
+    /// Start of the tail, bytes.
     pub const TAIL_K_BYTES: f64 = 133_000.0;
     /// Tail of file sizes: Pareto shape.
     pub const TAIL_ALPHA: f64 = 1.1;
 }
 
-/// How one kind of session is built.
+/// Pattern of one kind of session.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pattern {
-    /// Requests per session.
     pub lengths: Lengths,
-    /// Kinds of gaps.
     pub gaps: Gaps,
-    /// Lengths of gaps.
     pub think: Think,
     /// Factor on every think time: 1 as in the papers, 0.1 for their scaled replicas (§5.2).
     pub scale: f64,
@@ -171,7 +152,6 @@ impl Pattern {
         Some(self.scale * gap_us / US_PER_S as f64 * (mean - 1.0) / mean)
     }
 
-    /// Every problem of a pattern that came from outside.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let Lengths { single_share, least, most } = self.lengths;
@@ -219,7 +199,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// One client's sequence of session lengths and gaps.
+/// Session lengths and gaps of one client, in sequence.
 #[derive(Debug)]
 pub struct Rhythm {
     pattern: Pattern,
@@ -284,7 +264,7 @@ impl Rhythm {
         }
     }
 
-    /// Requests left of the page in which a session starts: any place of any page alike, so long
+    /// Requests left of the page in which a session starts: any place of any page alike, and long
     /// pages are met more often. SURGE's sessions start with a page.
     fn page_at_start(&mut self) -> u64 {
         let Gaps::Pages { inactive_share } = self.pattern.gaps else { return self.page_length() };
@@ -296,7 +276,7 @@ impl Rhythm {
     }
 }
 
-/// What one client's trace is made of.
+/// Parameters of one client's trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceSpec {
     /// Seed of the workload; the same seed gives the same bytes.
@@ -307,14 +287,13 @@ pub struct TraceSpec {
     pub requests: u64,
     /// Sessions at most; 0 for no bound.
     pub sessions_max: u64,
-    /// Lengths, gaps and think times.
     pub pattern: Pattern,
     /// Line speed of every session, bit/s (\[src\]: SPEC's users have 400,000).
     pub line_bits_per_s: Option<u64>,
 }
 
 impl TraceSpec {
-    /// So many requests of the first client, in any number of sessions, on lines without a limit.
+    /// The first `requests` of the first client, in any number of sessions, on unlimited lines.
     pub const fn new(seed: u64, requests: u64, pattern: Pattern) -> Self {
         Self { seed, client: 0, requests, sessions_max: 0, pattern, line_bits_per_s: None }
     }

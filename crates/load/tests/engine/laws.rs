@@ -64,7 +64,7 @@ fn queue_is_found_again(service_ms: fn(u64) -> f64, share: Option<u32>) -> Resul
     compare(&outcome, expected, 4.0)
 }
 
-/// One after the other: each is enough for the machine.
+/// Tests run one after the other: each is enough for the machine.
 #[test]
 fn an_m_d_1_and_an_m_m_1_queue() {
     attempts("M/D/1", || queue_is_found_again(|_| 10.0, None));

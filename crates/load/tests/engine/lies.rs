@@ -101,7 +101,7 @@ fn lies_are_told_apart() {
     check("silence and the end", Fate::Reset, |_| Answer::bytes("").closing());
 }
 
-/// Bytes that nobody asked for, even when they would pass for the next reply.
+/// Bytes that belong to no request, even when they would pass for the next reply.
 #[test]
 fn padding_that_is_not_declared_is_found() {
     check("padded", Fate::Malformed, |_| {
@@ -153,7 +153,7 @@ fn a_head_request_gets_no_body() {
     assert_eq!(load(&options).fates.get(Fate::Good), 10);
 }
 
-/// What never comes back is not left out of the percentiles.
+/// A request without a reply is not left out of the percentiles.
 #[test]
 fn silence_is_a_time_out_and_later_than_anything() {
     let server = Server::new(|asked| match asked.number % 10 {
@@ -195,7 +195,7 @@ fn nobody_is_there() {
     }
 }
 
-/// One that leaves in the middle of a run: what it refuses is counted, and asked again now and
+/// A server that leaves in the middle of a run: what it refuses is counted, and asked again now and
 /// then.
 #[test]
 fn everybody_has_left() {

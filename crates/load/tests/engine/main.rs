@@ -27,7 +27,7 @@ pub(crate) fn open(per_s: f64) -> Model {
     Model::Open { rate: Rate::constant(per_s), connections_max: None }
 }
 
-/// Sessions of a log, so many a second, and the directory that holds the log.
+/// Sessions of a log, `per_s` of them a second, and the directory that holds the log.
 pub(crate) fn replay(text: &str, per_s: f64) -> (Folder, Model) {
     let scratch = Folder::new("log");
     let log = scratch.join("log");

@@ -1,4 +1,4 @@
-//! What goes over the wire in each model, as the server sees it.
+//! Traffic of each model, as the server sees it.
 
 use crate::server::{Answer, Asked, Server};
 use crate::{closed, load, ms, open, options, replay};
@@ -66,7 +66,7 @@ fn what_was_pipelined_behind_a_close_is_asked_for_again() {
     assert!((2..=3).contains(&outcome.again), "{}", outcome.again);
 }
 
-/// Where a server ends all that idle at once, another of them is no better: a request that one of
+/// If a server ends all that idle at once, another of them is no better: a request that one of
 /// them lost is made again on a new connection.
 #[test]
 fn what_an_idle_connection_lost_is_asked_for_on_a_new_one() {

@@ -1,4 +1,4 @@
-//! What a workload wants: taken up where the options leave it open, and done.
+//! Wishes of a workload: taken up where the options leave it open, and done.
 
 use crate::server::{Answer, Server};
 use crate::{closed, load, ms, open, options, try_load};
@@ -225,7 +225,7 @@ fn serve_file(path: &Path, always_first: bool) -> Server {
     })
 }
 
-/// The file changes while it is served; a server that goes on with the old one is found out.
+/// The file changes while it is served; a server that keeps the old one is found out.
 #[test]
 fn the_altered_file_is_rewritten_while_it_is_served() {
     let made = Made::new("10k-renamed", false);

@@ -85,7 +85,7 @@ fn httperf_agrees_on_counts_and_times() {
     });
 }
 
-/// What the server is asked for, sorted.
+/// Requests that the server receives, sorted.
 fn replayed(play: impl FnOnce(&Server)) -> Vec<String> {
     let server = Server::new(|_| Answer::ok(b"x"));
     play(&server);

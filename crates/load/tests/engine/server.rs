@@ -12,7 +12,7 @@ pub(crate) struct Asked {
     /// Request line and fields.
     pub(crate) head: String,
     pub(crate) target: String,
-    /// Its number on the server and on its connection, from 0.
+    /// Number on the server and on its connection, from 0.
     pub(crate) number: u64,
     pub(crate) on_conn: u64,
     pub(crate) conn: u64,
@@ -22,9 +22,9 @@ pub(crate) struct Asked {
     pub(crate) followed: bool,
 }
 
-/// What to do about it.
+/// Reaction of the server.
 pub(crate) struct Answer {
-    /// When, at the earliest.
+    /// Earliest time of the reaction.
     pub(crate) at: Option<Instant>,
     /// Pieces, each written on its own with a pause between.
     pub(crate) pieces: Vec<Vec<u8>>,
@@ -163,7 +163,7 @@ fn talk(
     Ok(())
 }
 
-/// One queue, first come first served, whose service times are given: what it says is known.
+/// A queue, first come first served, whose service times are given: what it says is known.
 pub(crate) struct Queue {
     free_at: Mutex<Option<Instant>>,
 }
@@ -173,7 +173,7 @@ impl Queue {
         Self { free_at: Mutex::new(None) }
     }
 
-    /// When a request that comes now and takes `service` has been served.
+    /// Time at which a request that comes now and takes `service` has been served.
     pub(crate) fn serve(&self, service: Duration) -> Instant {
         let mut free_at = self.free_at.lock().unwrap();
         let now = Instant::now();
