@@ -219,7 +219,7 @@ fn prices_have_a_column_and_decide_nothing() {
     let verdicts = Verdicts::of(vec![run], Vec::new());
     let told = of(&verdicts, "H-1");
     assert_eq!((told.verdict_words, told.tier), ("fails here", Some("measured")));
-    let words = "priced: holds in 100 % of draws of [H]: peak of one over inf 0.77";
+    let words = "priced: holds in 100 % of draws of [H]: peak of one over inf 0.75";
     assert_eq!(told.priced_words, words);
     assert!(
         verdicts.markdown().unwrap().contains(&format!(" | {words} | measured | fails here |"))
