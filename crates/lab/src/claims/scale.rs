@@ -157,7 +157,7 @@ fn select_over_cpu(run: &Evidence<'_>, target: &Target) -> Option<f64> {
     let cell = run.at(&target.name, 1.0).or_else(|_| run.top(&target.name)).ok()?;
     let of = |record: &Record| {
         let selects = evidence::counted(record, "wait_calls").filter(|calls| *calls > 0.0)?;
-        let share = derive(run, DerivedNumber::SelectShare, record)?;
+        let share = derive(run, DerivedNumber::SelectShare, record).filter(|share| *share > 0.0)?;
         Some(share * evidence::counted(record, "replies")? / selects)
     };
     run.middle("", &cell, of).ok()
