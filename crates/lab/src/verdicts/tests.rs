@@ -201,6 +201,11 @@ fn kept_runs_make_the_same_page_again() {
     assert!(kept.len() == 2 && unread.is_empty(), "{unread:?}");
     let [told, again] = [runs(), kept].map(|runs| of(&Verdicts::of(runs, Vec::new()), "H-1"));
     assert_eq!(again, told);
+    let fails = archive::write_below(&runs(), &file, 10).unwrap_err();
+    assert!(fails.ends_with("bytes are more than 10; name fewer runs"), "{fails}");
+    let (kept, _) = Run::all_below(std::slice::from_ref(&file));
+    assert_eq!(kept.len(), 2, "what was kept before is still there");
+    assert_eq!(std::fs::read_dir(&*folder).unwrap().count(), 1, "and nothing else");
     std::fs::write(&file, "no zstd").unwrap();
     let (none, unread) = Run::all_below(&[file]);
     assert!(none.is_empty() && unread[0].contains("no kept runs"), "{unread:?}");
