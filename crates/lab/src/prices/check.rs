@@ -80,11 +80,11 @@ impl PriceCheck {
         check
     }
 
-    /// Whether there are arms, and all of them are within their bounds.
+    /// Whether there are arms, none could not be checked, and all are within their bounds.
     pub fn passes(&self) -> bool {
         let is_within =
             |arm: &CheckedArm| arm.within && arm.peak.as_ref().is_none_or(|peak| peak.within);
-        !self.arms.is_empty() && self.arms.iter().all(is_within)
+        !self.arms.is_empty() && self.missing.is_empty() && self.arms.iter().all(is_within)
     }
 
     /// A table in Markdown, and how many arms are within.
@@ -182,6 +182,7 @@ mod tests {
         unlike.records.retain(|record| record.cell.target != "sped");
         let check = PriceCheck::of(&unlike, &list(10.0), 1);
         assert_eq!(check.missing, ["valid trials of sped"]);
+        assert!(!check.passes(), "an arm that is missing may be the one that is off");
     }
 
     #[test]
