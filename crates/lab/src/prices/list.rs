@@ -212,6 +212,8 @@ mod tests {
         near("accept1", sum("[H]", &one), 317.5, 5.0);
         let whole = [("kernel", 1.0), ("driver", 1.0), ("program", 1.0)];
         near("[S], 4 GB", sum("[S]", &whole), 83.0, 5.0);
+        // Two disks share the requests, and are busy at WatPipe's 39,951 replies a second.
+        near("[S], disks", sum("[S]", &[("disk", 0.5)]) * 39_951.0 / 1e6, 1.0, 0.1);
     }
 
     #[test]
