@@ -1,5 +1,5 @@
 //! The claim of [H] on dropped connections (systems.md §2.1), H-11. Rates are multiples of S, the
-//! highest closed-loop rate of `acceptinf`.
+//! peak of `acceptinf` under an open loop.
 
 use super::arms::preset as target;
 use super::evidence::{BEHIND, Evidence, Found, Shown, number};
