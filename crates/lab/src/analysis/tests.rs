@@ -88,7 +88,7 @@ measure.blocks = 12
 
 #[test]
 fn drift_hides_nothing_and_adds_nothing() {
-    let run = synthetic(TEXT, &|cell| {
+    let mut run = synthetic(TEXT, &|cell| {
         named([("good_per_s", if cell.target == "b" { 950.0 } else { 1_000.0 })])
     });
     let analysis = Analysis::of(&run);
@@ -102,6 +102,12 @@ fn drift_hides_nothing_and_adds_nothing() {
     assert!(analysis.answer.contains(" % less than a ("), "{}", analysis.answer);
     assert!(analysis.answer.contains("same and a cannot be told apart (-"), "{}", analysis.answer);
     assert_eq!((analysis.blocks, analysis.trials), ((12, 12), (48, 0)));
+    // Looks make intervals wider. Those of the baseline beside itself stay at 95 %.
+    run.manifest.looks = vec![6, 12];
+    let grown = Analysis::of(&run);
+    let of = |arm: &str| grown.effects.iter().find(|row| row.cell.arm == arm).unwrap().effect;
+    assert_eq!(of("a (again)").interval, verdict("a (again)").effect.interval);
+    assert_ne!(of("b").interval, slower.effect.interval);
 }
 
 /// At a rate that all were asked for: the other numbers are told, and who did not keep up.
