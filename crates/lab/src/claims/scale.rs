@@ -184,6 +184,7 @@ fn most(run: &Evidence<'_>, of_trial: impl Fn(&Record) -> Option<f64>) -> Option
 mod tests {
     use super::*;
     use crate::analysis::tests::synthetic;
+    use crate::experiment::{Scale, library, parse};
     use crate::journal::Run;
     use crate::journal::manifest::SeekChoice;
     use crate::record::numbers;
@@ -297,6 +298,18 @@ calibrate = {}
             });
             let found = here(&Evidence::new(&run), ScaleNumber::BlockedOverProcesses).unwrap();
             assert!((found - held).abs() < 1e-9, "{found}");
+        }
+    }
+
+    #[test]
+    fn the_accept_queue_is_as_short_as_the_papers_at_every_scale() {
+        for scale in Scale::ALL {
+            let text = library::find("eurosys07-fig8").unwrap();
+            let experiment = parse("eurosys07-fig8", text, scale).unwrap();
+            let sped = experiment.targets.iter().find(|one| one.name == "sped").unwrap();
+            let number = |key: &str| option(sped, key).parse::<f64>().unwrap();
+            let share = number("accept.backlog") / number("limits.connections_max");
+            assert!((0.0041..0.0045).contains(&share), "{}: {share}", scale.name());
         }
     }
 
