@@ -259,7 +259,7 @@ calibrate = {}
         assert_eq!(here(&evidence, ScaleNumber::PollOverCpu), None);
     }
 
-    /// Of 2 s of busy time half are inside select, in 500 calls for 4,000 replies.
+    /// Half of 2 s of busy time is inside select, in 500 calls for 4,000 replies.
     #[test]
     fn a_select_is_told_by_a_server_s_own_clock() {
         for (architecture, value) in [("acceptinf", Some(4.0)), ("sped", None)] {
