@@ -429,7 +429,7 @@ pub(crate) fn pairs(above: &BTreeMap<u32, f64>, below: &BTreeMap<u32, f64>) -> V
     above.iter().filter_map(|(block, a)| Some((*a, *below.get(block)?))).collect()
 }
 
-/// Two arms of one run compared by a metric. The baseline beside itself calibrates intervals of
+/// Two arms of one run compared by a metric. The baseline, twice, calibrates intervals of
 /// 95 %, however often the run is looked at.
 fn effect(run: &Run, arm: &Cell, baseline: &Cell, metric: &str) -> Option<Effect> {
     let [above, below] = both(run, [arm, baseline], pairing::metric(metric));

@@ -102,7 +102,7 @@ fn drift_hides_nothing_and_adds_nothing() {
     assert!(analysis.answer.contains(" % less than a ("), "{}", analysis.answer);
     assert!(analysis.answer.contains("same and a cannot be told apart (-"), "{}", analysis.answer);
     assert_eq!((analysis.blocks, analysis.trials), ((12, 12), (48, 0)));
-    // Looks make intervals wider. Those of the baseline beside itself stay at 95 %.
+    // Looks make intervals wider. Those of the baseline and itself stay at 95 %.
     run.manifest.looks = vec![6, 12];
     let grown = Analysis::of(&run);
     let of = |arm: &str| grown.effects.iter().find(|row| row.cell.arm == arm).unwrap().effect;
