@@ -14,6 +14,10 @@ pub(crate) const LOAD_BYTES_MAX: u64 = 96 << 10;
 /// Room for bytes of files that is too little to begin another read.
 const LOADED_ROOM_MIN: u64 = 16 << 10;
 
+/// Parts of bodies that are in memory and in no frame, with which no other is read. Where windows
+/// are small, a round would else have a read for each of all streams.
+const LOADED_PARTS_MAX: u32 = 24;
+
 impl<F> Streams<F> {
     /// The most bytes that the next read of a body can be for; 0 if there is none now. `window`:
     /// bytes of bodies that the client permits for the connection.
@@ -23,11 +27,42 @@ impl<F> Streams<F> {
         if self.files.is_empty() || room < LOADED_ROOM_MIN || self.free_ticket().is_none() {
             return 0;
         }
+        if self.heads.len() >= LOADED_PARTS_MAX && self.loaded_parts() >= LOADED_PARTS_MAX {
+            return 0;
+        }
         // What is read next has room then, so that no file is opened for nothing.
         if self.reopens() {
             return 0;
         }
         room.min(LOAD_BYTES_MAX).min(window)
+    }
+
+    /// Streams with a part in memory.
+    fn loaded_parts(&self) -> u32 {
+        let parts = self.heads.places().filter(|at| self.get(*at).loaded_bytes() > 0);
+        u32::try_from(parts.count()).unwrap_or(u32::MAX)
+    }
+
+    /// The bytes of the next read, which are also as many as its buffer needs; 0 if there is none.
+    pub(crate) fn next_load(&self, window: u64) -> u64 {
+        let most = self.loadable(window);
+        if most == 0 {
+            return 0;
+        }
+        let reader = || self.schedule.reader(self.files, |at| self.get(at).id);
+        let at = self.fresh().or_else(|| reader().map(|(_, at)| at));
+        at.map_or(0, |at| self.part(at, most))
+    }
+
+    /// The stream that was asked for last, if its body is read first.
+    fn fresh(&self) -> Option<Slot> {
+        self.recent.filter(|at| self.is_fresh && self.files.contains(*at))
+    }
+
+    /// Bytes of the next part of a body, of at most `most`.
+    fn part(&self, at: Slot, most: u64) -> u64 {
+        let stream = self.get(at);
+        most.min(stream.file_bytes()).min(u64::try_from(stream.window).unwrap_or(0))
     }
 
     /// True if a body is read before another exchange gets a ticket.
@@ -51,16 +86,20 @@ impl<F> Streams<F> {
         F: Clone,
     {
         let most = self.loadable(window);
-        if most == 0 || buffer.is_none() {
+        // The buffer may have been taken for another stream. One without memory lets the read fail.
+        let most = match buffer.as_ref()?.capacity() as u64 {
+            0 => most,
+            room => most.min(room),
+        };
+        if most == 0 {
             return None;
         }
-        let fresh = self.recent.filter(|at| self.is_fresh && self.files.contains(*at));
-        let places = &self.places;
+        let (fresh, places) = (self.fresh(), &self.places);
         let next_read = || self.schedule.next_read(self.files, |at| places[at.index()].id);
         let (at, free) = (fresh.or_else(next_read)?, self.free_ticket()?);
         (self.recent, self.is_fresh) = (Some(at), false);
         let stream = self.get(at);
-        let bytes = most.min(stream.file_bytes()).min(u64::try_from(stream.window).unwrap_or(0));
+        let bytes = self.part(at, most);
         let Some(Segment::File { at: start, .. }) = stream.out.segments().next() else {
             return None;
         };

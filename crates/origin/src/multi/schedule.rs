@@ -147,10 +147,15 @@ impl Schedule {
     /// The stream of `ready` whose body is read next, by the same order as [`Self::next`]. Reads
     /// have a round of their own: they take no turn of those that send.
     pub(crate) fn next_read(&mut self, ready: Slots, id: impl Fn(Slot) -> u64) -> Option<Slot> {
-        let level = self.most_urgent_level(ready)?;
-        let at = self.in_round(level, ready, id).after(self.last_read[level])?;
+        let (level, at) = self.reader(ready, id)?;
         (self.last_read[level], self.has_just_read) = (at, true);
         Some(at)
+    }
+
+    /// The stream that [`Self::next_read`] would choose, and its level.
+    pub(super) fn reader(&self, ready: Slots, id: impl Fn(Slot) -> u64) -> Option<(usize, Slot)> {
+        let level = self.most_urgent_level(ready)?;
+        Some((level, self.in_round(level, ready, id).after(self.last_read[level])?))
     }
 
     fn most_urgent_level(&self, ready: Slots) -> Option<usize> {

@@ -425,6 +425,25 @@ fn files_of_streams_that_wait_are_closed() {
     streams.check_invariants();
 }
 
+/// A round has few reads, also where each is of few bytes.
+#[test]
+fn parts_in_memory_are_few_where_windows_are_small() {
+    let mut streams = Table::new(100);
+    let _places = with_files(&mut streams, &[true; 60]);
+    let mut read = 0;
+    while let Some((ticket, _, bytes)) = load(&mut streams, 10) {
+        assert_eq!(bytes, 10);
+        let Waiter::Body(at, _) = streams.disk_done(Ticket(ticket)) else { panic!("of a body") };
+        drop(streams.loaded(at, vec![b'f'; 10]));
+        read += 1;
+    }
+    assert_eq!(read, 24);
+    let at = streams.next_sender(0).expect("24 may send");
+    assert_eq!(streams.frame(at, 10), 10);
+    streams.land();
+    assert!(load(&mut streams, 10).is_some());
+}
+
 #[test]
 fn a_closed_file_is_opened_before_it_is_read() {
     let mut streams = Table::new(100);

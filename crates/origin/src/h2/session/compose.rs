@@ -136,7 +136,7 @@ impl<F: File> Session<F> {
 
     /// Takes a buffer for the next part of a body in a file, if one can be read now.
     pub(super) fn prepare_load(&mut self, cx: &Cx<'_, F>) {
-        let bytes = self.streams.loadable(self.free_window());
+        let bytes = self.streams.next_load(self.free_window());
         if bytes == 0 || self.phase != Phase::Serves {
             if let Some(buffer) = self.spare.take() {
                 cx.scratch.give_read_buffer(buffer);
