@@ -202,15 +202,19 @@ pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
     let (stop, signals) = (watch.stop, watch.signals);
     let mut beside = Beside::begin(plan, &mut || is_stopped(stop, signals))?;
     let times = times(plan, processes);
+    let run = Run { plan, times, stop, signals, descriptors: hard };
     let mut gathered = Gathered::new(plan, stop);
+    let mut tell = |told| gathered.take(told, watch.tell);
     if processes == 1 {
-        let mut tell = |told| gathered.take(told, watch.tell);
-        let ours = hard.saturating_sub(plan.options.idle.unwrap_or(0).into());
-        threads(plan, 0..plan.workers, times, ours, stop, signals, &mut beside, &mut tell)?;
+        let descriptors = hard.saturating_sub(plan.options.idle.unwrap_or(0).into());
+        Run { descriptors, ..run }.threads(0..plan.workers, &mut beside, &mut tell)?;
     } else {
-        children(plan, processes, times, hard, watch, &mut beside, &mut gathered)?;
+        run.children(processes, &mut beside, &mut tell)?;
     }
-    if let Some(problem) = gathered.problem.take().or_else(|| beside.problem().map(str::to_owned)) {
+    let missing = plan.workers as usize - gathered.tallies.len();
+    let lost = || (missing > 0).then(|| format!("{missing} workers ended without a result"));
+    let problem = gathered.problem.take().or_else(|| beside.problem().map(str::to_owned));
+    if let Some(problem) = problem.or_else(lost) {
         return Err(problem);
     }
     let stopped = watch.stop.load(Ordering::Relaxed);
@@ -280,151 +284,148 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// Runs these workers as threads of this process, and passes on what they say.
-#[expect(clippy::too_many_arguments, reason = "each is one thing that a process has")]
-fn threads(
-    plan: &Plan,
-    workers: Range<u32>,
+/// Values that all threads of a process share.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    plan: &'a Plan,
     times: Times,
+    stop: &'a AtomicBool,
+    signals: Option<&'a Signals>,
+    /// Descriptors that the process may use.
     descriptors: u64,
-    stop: &AtomicBool,
-    signals: Option<&Signals>,
-    beside: &mut Beside<'_>,
-    tell: &mut dyn FnMut(Told),
-) -> Result<(), String> {
-    let ours = u64::from(workers.end - workers.start).max(1);
-    let each = descriptors.saturating_sub(DESCRIPTORS_KEPT) / ours;
-    let (sender, told) = channel();
-    std::thread::scope(|scope| {
-        for worker in workers {
-            let sender = sender.clone();
-            let name = std::thread::Builder::new().name(format!("load {worker}"));
-            let made = name.spawn_scoped(scope, move || {
-                let result = work(plan, worker, times, each, stop, &sender);
-                let last = result.map_or_else(|e| Told::Failed(e.to_string()), Told::Done);
-                // Nobody listens only when this process is ending.
-                let _ = sender.send(last);
-            });
-            if let Err(error) = made {
-                stop.store(true, Ordering::Relaxed);
-                return Err(format!("no thread: {error}"));
-            }
-        }
-        drop(sender);
-        listen(plan, &told, signals, stop, beside, tell);
-        Ok(())
-    })
 }
 
-/// Passes messages on until all threads have ended. Checks signals and files meanwhile.
-fn listen(
-    plan: &Plan,
-    told: &Receiver<Told>,
-    signals: Option<&Signals>,
-    stop: &AtomicBool,
-    beside: &mut Beside<'_>,
-    tell: &mut dyn FnMut(Told),
-) {
-    let locals = plan.locals();
-    let mut next = 0;
-    loop {
-        let until_next = beside.turn();
-        if beside.problem().is_some() {
-            stop.store(true, Ordering::Relaxed);
-        }
-        match told.recv_timeout(until_next) {
-            Ok(told) => tell(told),
-            Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => {
-                let end = (next + FILES_PER_TURN).min(locals.len());
-                for local in &locals[next..end] {
-                    local.refresh();
+impl Run<'_> {
+    /// Runs these workers as threads of this process, and passes on what they say.
+    fn threads(
+        self,
+        workers: Range<u32>,
+        beside: &mut Beside<'_>,
+        tell: &mut dyn FnMut(Told),
+    ) -> Result<(), String> {
+        let ours = u64::from(workers.end - workers.start).max(1);
+        let each = self.descriptors.saturating_sub(DESCRIPTORS_KEPT) / ours;
+        let (sender, told) = channel();
+        std::thread::scope(|scope| {
+            for worker in workers {
+                let sender = sender.clone();
+                let name = std::thread::Builder::new().name(format!("load {worker}"));
+                let made = name.spawn_scoped(scope, move || {
+                    let result = self.work(worker, each, &sender);
+                    let last = result.map_or_else(|e| Told::Failed(e.to_string()), Told::Done);
+                    // Sending fails only when this process is ending.
+                    let _ = sender.send(last);
+                });
+                if let Err(error) = made {
+                    self.stop.store(true, Ordering::Relaxed);
+                    return Err(format!("no thread: {error}"));
                 }
-                next = if end == locals.len() { 0 } else { end };
+            }
+            drop(sender);
+            self.listen(&told, beside, tell);
+            Ok(())
+        })
+    }
+
+    /// Passes messages on until all threads have ended. Checks signals and files meanwhile.
+    fn listen(self, told: &Receiver<Told>, beside: &mut Beside<'_>, tell: &mut dyn FnMut(Told)) {
+        let locals = self.plan.locals();
+        let mut next = 0;
+        loop {
+            let until_next = beside.turn();
+            if beside.problem().is_some() {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+            match told.recv_timeout(until_next) {
+                Ok(told) => tell(told),
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    let end = (next + FILES_PER_TURN).min(locals.len());
+                    for local in &locals[next..end] {
+                        local.refresh();
+                    }
+                    next = if end == locals.len() { 0 } else { end };
+                }
+            }
+            is_stopped(self.stop, self.signals);
+        }
+    }
+
+    /// Runs one worker from its first to its last request.
+    fn work(self, worker: u32, descriptors: u64, sender: &Sender<Told>) -> io::Result<Box<Tally>> {
+        let Self { plan, times, stop, .. } = self;
+        let pins = &plan.options.pin;
+        if !pins.is_empty() {
+            affinity::pin(&[pins[usize::try_from(worker).unwrap_or(0) % pins.len()]])?;
+        }
+        thread::set_timer_slack(Duration::from_nanos(1))?;
+        let mut core = Core::new(plan, worker)?;
+        let mut tell = |second| {
+            // Sending fails only when this process is ending.
+            let _ = sender.send(Told::Second(Box::new(second)));
+        };
+        match &plan.options.model {
+            Model::Closed { connections, think } => {
+                let mut play = Closed::new(plan, worker, *connections, think.unwrap_or_default());
+                play::run(&mut core, &mut play, times, stop, &mut tell)?;
+            }
+            Model::Open { rate, connections_max } => {
+                let most = connections_max.map_or(u64::MAX, |all| plan.share(worker, all.into()));
+                let most = most.min(descriptors);
+                let mut play = Open::new(plan, worker, rate, most, times.start);
+                play::run(&mut core, &mut play, times, stop, &mut tell)?;
+            }
+            Model::PartlyOpen { session_rate, .. } => {
+                let mut play = Sessions::new(plan, worker, session_rate.as_ref(), times.start);
+                play::run(&mut core, &mut play, times, stop, &mut tell)?;
             }
         }
-        is_stopped(stop, signals);
+        Ok(Box::new(core.tally))
     }
-}
 
-/// Runs one worker from its first to its last request.
-fn work(
-    plan: &Plan,
-    worker: u32,
-    times: Times,
-    descriptors: u64,
-    stop: &AtomicBool,
-    sender: &Sender<Told>,
-) -> io::Result<Box<Tally>> {
-    let pins = &plan.options.pin;
-    if !pins.is_empty() {
-        affinity::pin(&[pins[usize::try_from(worker).unwrap_or(0) % pins.len()]])?;
+    /// Runs the workers in processes, which report in lines of JSON.
+    fn children(
+        self,
+        processes: u32,
+        beside: &mut Beside<'_>,
+        tell: &mut dyn FnMut(Told),
+    ) -> Result<(), String> {
+        let each = self.plan.workers / processes;
+        let made = (0..processes).map(|number| self.child(number * each..(number + 1) * each));
+        let made: Vec<_> = made.collect::<io::Result<_>>().map_err(|e| format!("fork: {e}"))?;
+        let (sender, told) = channel();
+        let (kids, pipes): (Vec<Child>, Vec<PipeReader>) = made.into_iter().unzip();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for pipe in pipes {
+                let sender = sender.clone();
+                scope.spawn(move || read_told(pipe, &sender));
+            }
+            drop(sender);
+            scope.spawn(|| pass_stop_on(self.stop, &over, &kids));
+            self.listen(&told, beside, tell);
+            over.store(true, Ordering::Relaxed);
+        });
+        kids.into_iter().try_for_each(|kid| {
+            kid.wait().map(drop).map_err(|error| format!("a process was lost: {error}"))
+        })
     }
-    thread::set_timer_slack(Duration::from_nanos(1))?;
-    let mut core = Core::new(plan, worker)?;
-    let mut tell = |second| {
-        // Nobody listens only when this process is ending.
-        let _ = sender.send(Told::Second(Box::new(second)));
-    };
-    match &plan.options.model {
-        Model::Closed { connections, think } => {
-            let mut play = Closed::new(plan, worker, *connections, think.unwrap_or_default());
-            play::run(&mut core, &mut play, times, stop, &mut tell)?;
-        }
-        Model::Open { rate, connections_max } => {
-            let all = connections_max.map_or(u64::MAX, u64::from);
-            let (worker64, workers) = (u64::from(worker), u64::from(plan.workers));
-            let share = all / workers + u64::from(worker64 < all % workers);
-            let most = share.min(descriptors);
-            let mut play = Open::new(plan, worker, rate, most, times.start);
-            play::run(&mut core, &mut play, times, stop, &mut tell)?;
-        }
-        Model::PartlyOpen { session_rate, .. } => {
-            let mut play = Sessions::new(plan, worker, session_rate.as_ref(), times.start);
-            play::run(&mut core, &mut play, times, stop, &mut tell)?;
-        }
-    }
-    Ok(Box::new(core.tally))
-}
 
-/// Runs the workers in processes, which report in lines of JSON.
-fn children(
-    plan: &Plan,
-    processes: u32,
-    times: Times,
-    descriptors: u64,
-    watch: &mut Watch<'_>,
-    beside: &mut Beside<'_>,
-    gathered: &mut Gathered<'_>,
-) -> Result<(), String> {
-    let each = plan.workers / processes;
-    let mut made = Vec::new();
-    for process in 0..processes {
-        let workers = process * each..(process + 1) * each;
-        made.push(child(plan, workers, times, descriptors).map_err(|e| format!("fork: {e}"))?);
+    fn child(self, workers: Range<u32>) -> io::Result<(Child, PipeReader)> {
+        let (reader, writer) = io::pipe()?;
+        let child = fork_worker(&[writer.as_fd()], || {
+            // The parent's copy is closed by now; this one is the child's.
+            let stop = AtomicBool::new(false);
+            let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
+            let run = Run { stop: &stop, signals: signals.as_ref(), ..self };
+            let mut tell = |told| send(&writer, &told);
+            if let Err(problem) = run.threads(workers, &mut Beside::default(), &mut tell) {
+                send(&writer, &Told::Failed(problem));
+            }
+            0
+        })?;
+        Ok((child, reader))
     }
-    let (sender, told) = channel();
-    let (kids, pipes): (Vec<Child>, Vec<PipeReader>) = made.into_iter().unzip();
-    let (stop, over) = (watch.stop, AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        for pipe in pipes {
-            let sender = sender.clone();
-            scope.spawn(move || read_told(pipe, &sender));
-        }
-        drop(sender);
-        scope.spawn(|| pass_stop_on(stop, &over, &kids));
-        let mut tell = |told| gathered.take(told, watch.tell);
-        listen(plan, &told, watch.signals, stop, beside, &mut tell);
-        over.store(true, Ordering::Relaxed);
-    });
-    for kid in kids {
-        kid.wait().map_err(|error| format!("a process was lost: {error}"))?;
-    }
-    let missing = plan.workers as usize - gathered.tallies.len();
-    if missing > 0 && gathered.problem.is_none() {
-        gathered.problem = Some(format!("{missing} workers ended without a result"));
-    }
-    Ok(())
 }
 
 /// Passes a stop on to the processes; returns when all is over.
@@ -450,31 +451,7 @@ fn read_told(pipe: PipeReader, sender: &Sender<Told>) {
     }
 }
 
-fn child(
-    plan: &Plan,
-    workers: Range<u32>,
-    times: Times,
-    descriptors: u64,
-) -> io::Result<(Child, PipeReader)> {
-    let (reader, writer) = io::pipe()?;
-    let child = fork_worker(&[writer.as_fd()], || {
-        // The parent's copy is closed by now; this one is the child's.
-        let stop = AtomicBool::new(false);
-        let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
-        let mut out = &writer;
-        let mut tell = |told| send(&mut out, &told);
-        let range = workers.clone();
-        let (signals, beside) = (signals.as_ref(), &mut Beside::default());
-        let result = threads(plan, range, times, descriptors, &stop, signals, beside, &mut tell);
-        if let Err(problem) = result {
-            send(&mut out, &Told::Failed(problem));
-        }
-        0
-    })?;
-    Ok((child, reader))
-}
-
-fn send(out: &mut &PipeWriter, told: &Told) {
+fn send(mut out: &PipeWriter, told: &Told) {
     let mut line = serde_json::to_vec(told).expect("plain values are JSON");
     line.push(b'\n');
     // The parent reads until the end; if it is gone, so is this process.

@@ -35,15 +35,13 @@ const STAGGER_NS: u64 = 20_000;
 
 impl Closed {
     pub(super) fn new(plan: &Plan, worker: u32, connections: u32, think: Duration) -> Self {
-        let (worker, workers) = (u64::from(worker), u64::from(plan.workers));
-        let share = |whole: u64| whole / workers + u64::from(worker < whole % workers);
         Self {
-            slots: vec![None; index(share(connections.into()))],
-            next: worker,
-            step: workers,
-            worker,
+            slots: vec![None; index(plan.share(worker, connections.into()))],
+            next: worker.into(),
+            step: plan.workers.into(),
+            worker: worker.into(),
             think_ns: nanos(think),
-            left: plan.options.count.map(share),
+            left: plan.options.count.map(|count| plan.share(worker, count)),
         }
     }
 

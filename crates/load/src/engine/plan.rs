@@ -161,6 +161,12 @@ impl Plan {
         self.sources.get(number % self.sources.len().max(1)).copied()
     }
 
+    /// Share of `worker` in a whole that all threads divide.
+    pub(super) fn share(&self, worker: u32, whole: u64) -> u64 {
+        let workers = u64::from(self.workers);
+        whole / workers + u64::from(u64::from(worker) < whole % workers)
+    }
+
     /// Think time after a burst, nanoseconds.
     pub(super) fn think_ns(&self, think_us: u32) -> u64 {
         match (think_us, &self.options.model) {
