@@ -12,8 +12,7 @@ use crate::workload::session::{Reader, Request, Session};
 use crate::workload::{alter, specweb};
 use regatta_http::Method;
 use regatta_sys::affinity;
-use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::BufReader;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -80,46 +79,28 @@ impl Plan {
         let mut servers = vec![url.address()?];
         servers.extend(&options.also);
         let mut options = options.clone();
-        let mut source = Source::new(&mut options)?;
-        let (taken, altered) = (source.taken.take(), source.altered.take());
-        let expect = |target: &str, reply_bytes: Option<u64>| source.of(target, reply_bytes);
-        let mut maker = Maker {
-            fields: fields(&url, &options),
-            head: options.head,
-            expect: &expect,
-            made: HashMap::new(),
-        };
-        let mut script = Script::default();
+        let mut maker = Maker::new(&url, &mut options)?;
         let order = if let Model::PartlyOpen { sessions, .. } = &options.model {
-            load_sessions(&mut script, sessions, &mut maker)?;
+            maker.load(sessions)?;
             Vec::new()
         } else if options.requests_from.is_empty() {
-            vec![script.target(Request::get(&url.target), &mut maker)?]
+            vec![maker.target(Request::get(&url.target))?]
         } else {
-            load_sessions(&mut script, &options.requests_from, &mut maker)?;
-            script.steps.iter().map(|step| step.target).collect()
+            maker.load(&options.requests_from)?;
+            maker.script.steps.iter().map(|step| step.target).collect()
         };
-        let written = Arc::clone(&source.written);
-        Ok(Self { taken, altered, written, ..Self::finish(options, servers, script, order)? })
-    }
-
-    fn finish(
-        options: LoadOptions,
-        servers: Vec<SocketAddr>,
-        mut script: Script,
-        order: Vec<u32>,
-    ) -> Result<Self, String> {
+        let Maker { mut script, taken, altered, written, .. } = maker;
         if let Model::PartlyOpen { session_rate: None, .. } = options.model
             && script.sessions.iter().any(|part| part.at_us.is_none())
         {
             let what = "give --session-rate: the log does not say when its sessions start";
             return Err(what.to_owned());
         }
-        let sizes = script.number_sizes(SIZES_MAX);
-        let own_clients = script.sessions.iter().map(|part| part.client + 1).max().unwrap_or(1);
         let workers = options.workers();
         let clients = match options.model {
-            Model::PartlyOpen { .. } => own_clients,
+            Model::PartlyOpen { .. } => {
+                script.sessions.iter().map(|part| part.client + 1).max().unwrap_or(1)
+            }
             // Each connection, for fairness.
             Model::Closed { connections, .. } => connections.max(1),
             Model::Open { .. } => workers,
@@ -128,16 +109,15 @@ impl Plan {
         for part in &mut script.sessions {
             part.client %= clients;
         }
-        let timeout_ns = options.timeout.map_or(u64::MAX, nanos);
         let drain = options.timeout.unwrap_or(Duration::MAX).min(Duration::from_secs(5));
         Ok(Self {
             sources: sources(&options, &servers)?,
             servers,
             order,
-            sizes,
+            sizes: script.number_sizes(),
             clients,
             workers,
-            timeout_ns,
+            timeout_ns: options.timeout.map_or(u64::MAX, nanos),
             asks_parts: has_field(&options, "range"),
             think_timeout_ns: nanos(options.think_timeout),
             deadline_ns: options.deadline.map_or(u64::MAX, nanos),
@@ -145,9 +125,9 @@ impl Plan {
             drain_ns: nanos(options.drain.unwrap_or(drain)),
             script,
             options,
-            taken: None,
-            altered: None,
-            written: Arc::default(),
+            taken,
+            altered,
+            written,
         })
     }
 
@@ -206,62 +186,19 @@ fn has_field(options: &LoadOptions, name: &str) -> bool {
     options.fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
 }
 
-fn fields(url: &Url, options: &LoadOptions) -> String {
-    let mut fields = String::new();
-    if !has_field(options, "host") {
-        fields.push_str(&format!("Host: {}\r\n", url.authority));
-    }
-    for (name, value) in &options.fields {
-        fields.push_str(&format!("{name}: {value}\r\n"));
-    }
-    fields
-}
-
-/// Loads the logs, one session of each in turn, so that each client's share is the same at all
-/// times.
-fn load_sessions(
-    script: &mut Script,
-    logs: &[PathBuf],
-    maker: &mut Maker<'_>,
-) -> Result<(), String> {
-    let mut readers = Vec::new();
-    for (client, path) in (0_u32..).zip(logs) {
-        let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        readers.push((client, Reader::new(BufReader::with_capacity(1 << 20, file), path)));
-    }
-    let mut session = Session::default();
-    while !readers.is_empty() {
-        let mut fault: Option<String> = None;
-        readers.retain_mut(|(client, reader)| {
-            if fault.is_some() {
-                return false;
-            }
-            let read = reader.read(&mut session).map_err(|fault| fault.to_string());
-            let own = session.hints.client.and_then(|c| u32::try_from(c).ok());
-            let client = if logs.len() == 1 { own.unwrap_or(0) } else { *client };
-            let added = read.and_then(|more| {
-                let mut add = || script.session(&session, client.min(1 << 20), maker);
-                if more { add().map(|()| true) } else { Ok(false) }
-            });
-            added.unwrap_or_else(|what| {
-                fault = Some(what);
-                false
-            })
-        });
-        fault.map_or(Ok(()), Err)?;
-    }
-    if script.steps.is_empty() {
-        return Err("the session logs hold no request".to_owned());
-    }
-    Ok(())
-}
-
-/// Source of lengths and contents.
+/// Makes targets of requests and remembers those that it has made.
 #[derive(Debug)]
-struct Source {
+struct Maker {
+    script: Script,
+    made: HashMap<(&'static str, String, Vec<u8>), u32>,
+    /// Field lines of every request, the Host first, each with its line end.
+    fields: String,
+    /// Ask with HEAD where the request says GET.
+    head: bool,
     verify: Verify,
     files: Option<FileSet>,
-    copied: Cell<u64>,
+    /// Bytes held for comparison.
+    copied: u64,
     written: Arc<OnceLock<Written>>,
     taken: Option<Taken>,
     altered: Option<alter::Target>,
@@ -271,9 +208,9 @@ struct Source {
     coded: bool,
 }
 
-impl Source {
+impl Maker {
     /// Reads the workload, if there is one, and lets it fill in what the options leave open.
-    fn new(options: &mut LoadOptions) -> Result<Self, String> {
+    fn new(url: &Url, options: &mut LoadOptions) -> Result<Self, String> {
         let dir = options.workload.clone();
         let read = dir.as_deref().map(|dir| open_workload(dir).map_err(|f| unread(dir, &f)));
         let (workload, files) = read.transpose()?.unzip();
@@ -290,13 +227,33 @@ impl Source {
                  directory"
             ));
         }
-        let (copied, written) = (Cell::new(0), Arc::default());
-        let coded = has_field(options, "accept-encoding");
-        Ok(Self { verify, files, copied, written, taken, altered, in_place, coded })
+        let mut fields = String::new();
+        if !has_field(options, "host") {
+            fields = format!("Host: {}\r\n", url.authority);
+        }
+        fields.extend(options.fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")));
+        Ok(Self {
+            script: Script::default(),
+            made: HashMap::new(),
+            fields,
+            head: options.head,
+            verify,
+            files,
+            copied: 0,
+            written: Arc::default(),
+            taken,
+            altered,
+            in_place,
+            coded: has_field(options, "accept-encoding"),
+        })
     }
 
     /// The content of a request target and its length.
-    fn of(&self, target: &str, reply_bytes: Option<u64>) -> Expected {
+    fn expect(
+        &mut self,
+        target: &str,
+        reply_bytes: Option<u64>,
+    ) -> Result<(Expect, Option<u64>), String> {
         let path = files::file_of_target(target);
         let in_set = self.files.as_ref().and_then(|set| set.find(target).map(|f| set.bytes(f)));
         let by_name = || path.as_deref().and_then(specweb::bytes_of_name);
@@ -329,14 +286,81 @@ impl Source {
                 if self.coded {
                     local.load_siblings().map_err(wrong)?;
                 }
-                let size = local.len();
-                self.copied.set(self.copied.get() + local.all().map(Local::len).sum::<u64>());
-                if self.copied.get() > COPIES_BYTES_MAX {
+                self.copied += local.all().map(Local::len).sum::<u64>();
+                if self.copied > COPIES_BYTES_MAX {
                     return Err(format!("more than {COPIES_BYTES_MAX} bytes to compare with"));
                 }
+                let size = local.len();
                 Ok((Expect::File(Box::new(local)), Some(size)))
             }
         }
+    }
+
+    /// Adds the request, if it is new, and answers which it is.
+    fn target(&mut self, request: Request<'_>) -> Result<u32, String> {
+        let method = match request.method {
+            Method::Get if self.head => Method::Head,
+            method => method,
+        };
+        let key = (method.name(), request.target.to_owned(), request.contents.to_vec());
+        if let Some(&target) = self.made.get(&key) {
+            return Ok(target);
+        }
+        let (expect, size) = match method {
+            Method::Get | Method::Head => self.expect(request.target, request.reply_bytes)?,
+            _ => (Expect::Unknown, request.reply_bytes),
+        };
+        let class = size.map_or(CLASS_UNKNOWN, files::class_of);
+        let mut head = format!("{} {} HTTP/1.1\r\n{}", key.0, key.1, self.fields);
+        if !request.contents.is_empty() {
+            head += &format!("Content-Length: {}\r\n", request.contents.len());
+        }
+        let bytes = [head.as_bytes(), b"\r\n", request.contents].concat().into();
+        let number = id(self.script.targets.len());
+        self.script.targets.push(Target { bytes, method, size, class, slot: 0, expect });
+        self.made.insert(key, number);
+        Ok(number)
+    }
+
+    /// Loads the logs, one session of each in turn, so that each client's share is the same at all
+    /// times.
+    fn load(&mut self, logs: &[PathBuf]) -> Result<(), String> {
+        let mut readers = VecDeque::new();
+        for (client, path) in (0_u32..).zip(logs) {
+            let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            readers.push_back((client, Reader::new(BufReader::with_capacity(1 << 20, file), path)));
+        }
+        let mut session = Session::default();
+        while let Some((number, mut reader)) = readers.pop_front() {
+            if reader.read(&mut session).map_err(|fault| fault.to_string())? {
+                let own = session.hints.client.and_then(|client| u32::try_from(client).ok());
+                let client = if logs.len() == 1 { own.unwrap_or(0) } else { number };
+                self.session(&session, client.min(1 << 20))?;
+                readers.push_back((number, reader));
+            }
+        }
+        if self.script.steps.is_empty() {
+            return Err("the session logs hold no request".to_owned());
+        }
+        Ok(())
+    }
+
+    fn session(&mut self, session: &Session, client: u32) -> Result<(), String> {
+        let first = id(self.script.steps.len());
+        for burst in session.bursts() {
+            let think_us = burst.think_us().map_or(THINK_DEFAULT, |us| {
+                u32::try_from(us).unwrap_or(u32::MAX).min(THINK_DEFAULT - 1)
+            });
+            for (at, request) in burst.requests().enumerate() {
+                let target = self.target(request)?;
+                self.script.steps.push(Step { target, starts_burst: at == 0, think_us });
+            }
+        }
+        let (end, at_us) = (id(self.script.steps.len()), session.hints.at_us);
+        let line = session.hints.line_bits_per_s.unwrap_or(0);
+        let line_bits_per_s = u32::try_from(line).unwrap_or(u32::MAX);
+        self.script.sessions.push(Part { first, end, client, line_bits_per_s, at_us });
+        Ok(())
     }
 }
 
@@ -448,93 +472,15 @@ pub(super) struct Script {
     pub(super) sessions: Vec<Part>,
 }
 
-/// Makes targets of requests and remembers those that it has made.
-pub(super) struct Maker<'a> {
-    /// Field lines of every request, the Host first, each with its line end.
-    pub(super) fields: String,
-    /// Ask with HEAD where the request says GET.
-    pub(super) head: bool,
-    pub(super) expect: &'a dyn Fn(&str, Option<u64>) -> Expected,
-    pub(super) made: HashMap<(&'static str, String, Vec<u8>), u32>,
-}
-
-/// A content and its length; or what is wrong, in one sentence.
-pub(super) type Expected = Result<(Expect, Option<u64>), String>;
-
 impl Script {
-    /// Adds the request, if it is new, and answers which it is.
-    pub(super) fn target(
-        &mut self,
-        request: Request<'_>,
-        maker: &mut Maker<'_>,
-    ) -> Result<u32, String> {
-        let method = match request.method {
-            Method::Get if maker.head => Method::Head,
-            method => method,
-        };
-        let key = (method.name(), request.target.to_owned(), request.contents.to_vec());
-        if let Some(&target) = maker.made.get(&key) {
-            return Ok(target);
-        }
-        let (expect, size) = match method {
-            Method::Get | Method::Head => (maker.expect)(request.target, request.reply_bytes)?,
-            _ => (Expect::Unknown, request.reply_bytes),
-        };
-        let class = size.map_or(CLASS_UNKNOWN, files::class_of);
-        let mut bytes = Vec::new();
-        let line = format!("{} {} HTTP/1.1\r\n", method.name(), request.target);
-        bytes.extend_from_slice(line.as_bytes());
-        bytes.extend_from_slice(maker.fields.as_bytes());
-        if !request.contents.is_empty() {
-            let length = format!("Content-Length: {}\r\n", request.contents.len());
-            bytes.extend_from_slice(length.as_bytes());
-        }
-        bytes.extend_from_slice(b"\r\n");
-        bytes.extend_from_slice(request.contents);
-        let target = Target { bytes: bytes.into(), method, size, class, slot: 0, expect };
-        self.targets.push(target);
-        let number = id(self.targets.len() - 1);
-        maker.made.insert(key, number);
-        Ok(number)
-    }
-
-    pub(super) fn session(
-        &mut self,
-        session: &Session,
-        client: u32,
-        maker: &mut Maker<'_>,
-    ) -> Result<(), String> {
-        let first = id(self.steps.len());
-        for burst in session.bursts() {
-            let think = burst.think_us().map_or(THINK_DEFAULT, |us| {
-                u32::try_from(us).unwrap_or(u32::MAX).min(THINK_DEFAULT - 1)
-            });
-            for (at, request) in burst.requests().enumerate() {
-                let target = self.target(request, maker)?;
-                let starts_burst = at == 0;
-                self.steps.push(Step { target, starts_burst, think_us: think });
-            }
-        }
-        let hints = session.hints;
-        let line = hints.line_bits_per_s.unwrap_or(0);
-        self.sessions.push(Part {
-            first,
-            end: id(self.steps.len()),
-            client,
-            line_bits_per_s: u32::try_from(line).unwrap_or(u32::MAX),
-            at_us: hints.at_us,
-        });
-        Ok(())
-    }
-
     /// Numbers the distinct sizes, and answers them in order; 0 stands for all that are not known
-    /// or come after the first `most`.
-    pub(super) fn number_sizes(&mut self, most: usize) -> Vec<u64> {
+    /// or come after the first [`SIZES_MAX`].
+    fn number_sizes(&mut self) -> Vec<u64> {
         let known = self.targets.iter().filter_map(|target| target.size);
         let mut sizes: Vec<u64> = known.chain([0]).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        sizes.truncate(most.max(1));
+        sizes.truncate(SIZES_MAX);
         for target in &mut self.targets {
             let at = target.size.and_then(|size| sizes.binary_search(&size).ok());
             target.slot = at.map_or(0, id);
