@@ -13,7 +13,7 @@ use crate::race::{Budget, CONFIGURATION, Decision, SETTLED, Settled, Site, race,
 use crate::report;
 use crate::run::Options;
 use crate::terminal::{self, FAILED, Form, USAGE};
-use crate::units::files::At;
+use crate::units::At;
 use clap::Args;
 use regatta_load::engine::parse_time;
 use regatta_load::with_defaults;

@@ -14,7 +14,7 @@ use crate::record::{Cell, Record};
 use crate::run::{self, Options, Progress};
 use crate::stats::{Random, index, median};
 use crate::trial::{Attempt, Bench};
-use crate::units::template::{filled, quoted};
+use crate::units::{filled, quoted};
 use regatta_load::engine::{Fate, Outcome};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

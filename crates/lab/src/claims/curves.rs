@@ -4,8 +4,7 @@
 //! would be compared with another arm's at a rate that the first was not seen at.
 
 use super::evidence::{Evidence, Found, GOOD};
-use super::shown::RATIO_MAX;
-use super::shown::Shown;
+use super::shown::{RATIO_MAX, Shown};
 use crate::analysis::by_block;
 use crate::stats::{BLOCKS_MIN, Best, Blocks, mean, peak, with};
 use std::collections::{BTreeMap, BTreeSet};

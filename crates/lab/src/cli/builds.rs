@@ -7,7 +7,7 @@ use crate::experiment::{Scale, library};
 use crate::journal::machine_lacks;
 use crate::report;
 use crate::terminal::cut_short;
-use crate::units::files::At;
+use crate::units::At;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

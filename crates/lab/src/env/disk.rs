@@ -6,7 +6,7 @@ use super::pages;
 use super::servant::Servant;
 use super::simdisk::Orders;
 use super::spec::{Disk, Pages, Spec};
-use crate::units::files::At;
+use crate::units::At;
 use rustix::mount::{MountFlags, mount};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;

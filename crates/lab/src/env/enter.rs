@@ -1,7 +1,7 @@
 //! Into an environment: a process joins groups and namespaces, takes its place, and becomes the
 //! program that was asked for.
 
-use crate::units::files::At;
+use crate::units::At;
 use rustix::process::{setpriority_process, setsid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};

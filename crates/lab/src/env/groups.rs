@@ -2,7 +2,7 @@
 
 use super::ledger::{Ledger, Made, write};
 use super::spec::Spec;
-use crate::units::files::At;
+use crate::units::At;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The ledger: what an environment makes is written down before it is made, so that whoever finds
 //! the ledger can undo it.
 
-use crate::units::files::At;
+use crate::units::At;
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};

@@ -4,7 +4,7 @@ use super::enter::Entry;
 use super::groups::Groups;
 use super::spec::Pages;
 use crate::stats::Random;
-use crate::units::files::{At, walk};
+use crate::units::{At, walk};
 use regatta_load::workload::specweb;
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;

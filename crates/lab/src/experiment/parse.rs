@@ -2,8 +2,10 @@
 
 use super::file::{File, Layer, lay, layers, leaves, word};
 use super::multiples::is_multiple;
-use super::{CONNECTIONS, Experiment, Factor, LAYOUT, PROCESSORS, Program, RATE, Rules, Scale};
-use super::{THINK, Target, check, environment, read_claims};
+use super::{
+    CONNECTIONS, Experiment, Factor, LAYOUT, PROCESSORS, Program, RATE, Rules, Scale, THINK,
+    Target, check, environment, read_claims,
+};
 use crate::experiment::client::{FIELDS, STREAMS, TARGET, TLS};
 use crate::programs::Other;
 use crate::record::target_option;

@@ -2,9 +2,8 @@
 //! anything runs.
 
 use crate::experiment::claim_index::Claim;
-use crate::experiment::multiples;
 use crate::experiment::plan::cells;
-use crate::experiment::{Experiment, Loop, Rules};
+use crate::experiment::{Experiment, Loop, Rules, multiples};
 use crate::programs;
 use crate::servers::environments;
 use crate::watch::perf::may_see_all;

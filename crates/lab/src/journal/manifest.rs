@@ -6,7 +6,7 @@ use crate::experiment::{CpuLayout, Experiment, Program, Scale};
 use crate::journal::machine_lacks;
 use crate::programs::OwnPrograms;
 use crate::servers::{self, process::output_of};
-use crate::units::date::unix_ms;
+use crate::units::unix_ms;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;

@@ -11,7 +11,7 @@ pub mod manifest;
 use crate::experiment::{Experiment, extends, parse};
 use crate::journal::manifest::{FORMAT, Manifest};
 use crate::record::{APART, Record};
-use crate::units::files::At;
+use crate::units::At;
 use regatta_load::engine::Outcome;
 pub(crate) use regatta_load::workload::write_whole;
 use serde::{Deserialize, Serialize};

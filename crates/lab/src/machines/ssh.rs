@@ -3,7 +3,7 @@
 
 use crate::group::{Group, INTERRUPTED, STEP};
 use crate::programs;
-use crate::units::files::At;
+use crate::units::At;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};

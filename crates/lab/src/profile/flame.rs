@@ -4,8 +4,7 @@
 //! nothing. Frames below a thousandth are left out.
 
 use crate::stats::count;
-use crate::units::real;
-use crate::units::template::filled;
+use crate::units::{filled, real};
 use crate::watch::perf_script::{Folded, KERNEL};
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use crate::group::INTERRUPTED;
 use crate::journal::{Run, append, write_whole};
 use crate::record::{Cell, Numbers};
 use crate::trial::{Bench, metrics};
-use crate::units::files::At;
+use crate::units::At;
 use crate::watch::Seen;
 use crate::watch::perf::Recorder;
 use crate::watch::perf_script::{Folded, Sample};

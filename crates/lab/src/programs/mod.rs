@@ -7,8 +7,8 @@ mod tests;
 
 pub use own::{NoServer, OwnPrograms};
 
-use crate::units::files::At;
-use crate::units::template::filled;
+use crate::units::At;
+use crate::units::filled;
 use regatta_load::named;
 use serde_json::json;
 use std::env;

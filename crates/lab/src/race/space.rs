@@ -1,7 +1,7 @@
 //! Candidates of the race: architectures and options, with ranges that content and machine suggest;
 //! the content that is to be served.
 
-use crate::units::files::walk;
+use crate::units::walk;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

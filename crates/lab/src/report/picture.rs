@@ -4,9 +4,7 @@
 use super::Report;
 use crate::analysis::{CellSummary, EffectRow, Summary};
 use crate::experiment::words_with_unit;
-use crate::units::date::date;
-use crate::units::show;
-use crate::units::template::filled;
+use crate::units::{date, filled, show};
 use serde_json::{Value, json};
 
 const TEMPLATE: &str = include_str!("../../assets/picture.svg");

@@ -21,7 +21,7 @@ use crate::servers::environments::Rooms;
 use crate::servers::make_open;
 use crate::trial::load_command::NO_THINK;
 use crate::trial::{Attempt, Bench, warm};
-use crate::units::files::At;
+use crate::units::At;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;

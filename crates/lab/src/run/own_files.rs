@@ -5,7 +5,7 @@ use crate::experiment::{Ask, Workload};
 use crate::run::options::Options;
 use crate::servers::process::run_to_end;
 use crate::trial::load_command::log;
-use crate::units::files::At;
+use crate::units::At;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, BufWriter, Write};

@@ -1,6 +1,6 @@
 //! The certificate of servers whose load is encrypted.
 
-use crate::units::files::At;
+use crate::units::At;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

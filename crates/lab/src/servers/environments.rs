@@ -6,7 +6,7 @@ use crate::env::{self, Environment, Glance, Lack, Place, Record, Spec};
 use crate::experiment::Experiment;
 use crate::record::{Cell, Numbers};
 use crate::servers::process::{output_of, run_to_end};
-use crate::units::files::At;
+use crate::units::At;
 use regatta_load::engine::Kernel;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -13,7 +13,7 @@ use crate::programs::own::version_line;
 use crate::programs::{self, Other, OwnPrograms, Serving, ServingHttp2, ServingTls};
 use crate::servers::environments::Room;
 use crate::servers::process::{Launch, Priority, Running};
-use crate::units::files::At;
+use crate::units::At;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;

@@ -3,7 +3,7 @@
 use crate::env::spec::REALTIME;
 use crate::env::{self, Environment, Place};
 use crate::group::Group;
-use crate::units::files::At;
+use crate::units::At;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;

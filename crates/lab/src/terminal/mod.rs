@@ -9,7 +9,7 @@ use crate::journal::Run;
 use crate::journal::manifest::Manifest;
 use crate::report;
 use crate::run::Progress;
-use crate::units::{date, minutes, whole};
+use crate::units::{date, minutes, unix_ms, whole};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
@@ -91,7 +91,7 @@ pub(crate) fn publish_after(working: Working, run: &Run, form: Form) -> Result<u
 
 /// A directory for a run that was given none.
 pub(crate) fn fresh(name: &str) -> PathBuf {
-    let stamp = date::date(date::unix_ms()).replace(['-', ':'], "").replace(' ', "-");
+    let stamp = date(unix_ms()).replace(['-', ':'], "").replace(' ', "-");
     let stamp: String = stamp.chars().take(13).collect();
     let mut path = PathBuf::from(format!("lab-{name}-{stamp}"));
     for number in 2.. {

@@ -7,7 +7,7 @@
 use super::load_command::{Asked, Served};
 use super::{Bench, PATIENCE, h2load, said, wrk};
 use crate::experiment::{Ask, Client, Encryption, Machine, RequestFields};
-use crate::units::files::At;
+use crate::units::At;
 use crate::watch::Seen;
 use crate::watch::perf::Recorder;
 use regatta_load::engine::{Fate, Outcome, parse_time};

@@ -77,7 +77,7 @@ pub(super) fn result(printed: &str, url: &str, asked: &Asked) -> Option<Outcome>
     Some(Outcome {
         load: format!("{connections} connections of {streams} streams, by h2load"),
         seed: asked.seed,
-        started_unix_ms: crate::units::date::unix_ms(),
+        started_unix_ms: crate::units::unix_ms(),
         seconds,
         offered,
         offered_per_s: real(offered) / seconds,

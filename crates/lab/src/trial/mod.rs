@@ -28,7 +28,7 @@ use crate::servers::environments::Rooms;
 use crate::servers::last_message;
 use crate::trial::beside::{Beside, Point};
 use crate::trial::load_command::Asked;
-use crate::units::date::unix_ms;
+use crate::units::unix_ms;
 use crate::watch::perf::{Recorder, TAIL_S};
 use crate::watch::{Counting, Seen, cores};
 use load_command::Wanted;

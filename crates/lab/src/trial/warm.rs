@@ -7,7 +7,7 @@
 use super::load_command::Served;
 use super::{Bench, PATIENCE, said};
 use crate::experiment::Machine;
-use crate::units::files::{At, walk};
+use crate::units::{At, walk};
 use regatta_load::engine::Fate;
 use std::ffi::OsString;
 use std::fs;

@@ -144,7 +144,7 @@ pub(super) fn result(
     let mut outcome = Outcome {
         load: format!("{connections} connections, no think time, by wrk"),
         seed: asked.seed,
-        started_unix_ms: crate::units::date::unix_ms(),
+        started_unix_ms: crate::units::unix_ms(),
         seconds,
         offered,
         offered_per_s: real(offered) / seconds,
