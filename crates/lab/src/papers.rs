@@ -199,7 +199,7 @@ pub fn all() -> Vec<Paper> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::claim_index::CLAIMS;
+    use crate::experiment::claim_row::CLAIMS;
     use crate::experiment::{Scale, library, parse};
     use crate::profile::categories::{Category, PLACES};
 

@@ -1,14 +1,13 @@
 //! Judges a claim by its row in the experiment's file.
 
 use super::curves::Side;
-use super::derived::derive;
+use super::derived::{derive, needs_cached, waits};
 use super::evidence::{Evidence, Found, GOOD, Shown, counted, number, show};
-use super::processes::{needs_cached, waits};
 use super::shown::{Asked, Part, all_among, any_part, located_ratio};
 use super::{Claim, Finding, Verdict};
 use crate::analysis::pairing::both;
 use crate::analysis::pairs;
-use crate::experiment::claim_index::Range;
+use crate::experiment::claim_row::Range;
 use crate::experiment::{
     ArmAt, ArmNumber, ClaimAsk, ClaimRow, Compared, Comparison, LevelChoice, Need, RatePlace, Tell,
     TrialNumber,

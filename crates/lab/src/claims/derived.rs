@@ -1,8 +1,11 @@
 //! Numbers of a trial that are computed of several of its metrics and counters.
 
-use super::evidence::{Evidence, counted, number};
-use super::processes::{idle_for_the_disk, waiting};
-use crate::experiment::DerivedNumber;
+use super::evidence::{Evidence, Found, counted, number};
+use crate::experiment::{
+    ArmNumber, ClaimAsk, ClaimRow, Compared, Comparison, DerivedNumber, Target, TrialNumber,
+    is_metric,
+};
+use crate::journal::Run;
 use crate::record::Record;
 
 /// Cycles that stall on memory, by the counter that tells most of it: what holds the back end up is
@@ -59,4 +62,136 @@ fn select_share(record: &Record, left: f64) -> Option<f64> {
     let busy_s = (number(record, "server_cpu")? / left).min(1.0) * window_s;
     let inside_s = counted(record, "wait_ns")? / 1e9;
     (busy_s > 0.0).then(|| ((inside_s - (window_s - busy_s)) / busy_s).clamp(0.0, 1.0))
+}
+
+/// The share of the time in which processors idle for a disk, whoever waits: of a simulated one
+/// what is left of them while it is busy, since the kernel sees no idle time where a load holds its
+/// part of a processor; else what the kernel says.
+pub(super) fn idle_for_the_disk(run: &Evidence<'_>) -> impl Fn(&Record) -> Option<f64> + use<> {
+    let left = run.left();
+    move |record| {
+        let simulated = || {
+            let idle = 1.0 - number(record, "server_cpu")? / left;
+            Some(idle.max(0.0).min(number(record, "disk_busy_share")?))
+        };
+        simulated().or_else(|| number(record, "waiting_share"))
+    }
+}
+
+/// The share of the time in which one process waits for the disk, by the kernel's account; where
+/// several wait, of which that account is wrong, that in which processors idle for it.
+pub(super) fn waiting(run: &Evidence<'_>) -> impl Fn(&Record) -> Option<f64> + use<> {
+    let idle = idle_for_the_disk(run);
+    let own = |record: &Record| Some(number(record, "disk_wait_s")? / number(record, "window_s")?);
+    move |record| own(record).or_else(|| idle(record))
+}
+
+fn disk_wait(run: &Evidence<'_>, target: &Target) -> Found<f64> {
+    let what = "disk_wait_s, or server_cpu and disk_busy_share";
+    run.middle(what, &run.top(&target.name)?, waiting(run))
+}
+
+/// Below this share nobody waits for a disk.
+const WAITS: f64 = 0.02;
+
+/// The most that processes of any arm wait for the disk; an error if nobody does.
+pub(super) fn waits(run: &Evidence<'_>) -> Found<f64> {
+    let of = |target: &Target| disk_wait(run, target).ok();
+    let most = run.regattas().filter_map(of).fold(0.0, f64::max);
+    if most < WAITS {
+        return Err(format!(
+            "a disk to wait for (a simulated disk, a memory limit, delay accounting): processes \
+             wait {:.1} % of the time{}",
+            100.0 * most,
+            run.lacks()
+        ));
+    }
+    Ok(most)
+}
+
+/// An error if anybody waits for a disk.
+pub(super) fn needs_cached(run: &Evidence<'_>) -> Found<()> {
+    match waits(run) {
+        Ok(share) => {
+            Err(format!("files that are all cached: {:.0} % of the time waits", 100.0 * share))
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+/// Metrics that count what a reply or a seek takes, or what memory holds.
+const COUNTS: [&str; 5] = [
+    "disk_run_kib",
+    "kernel_instructions_per_reply",
+    "page_cache_mib",
+    "user_instructions_per_reply",
+    "voluntary_switches_per_reply",
+];
+/// Metrics that count events, each with what it is divided by.
+const COUNTS_OVER: [(&str, &str); 3] = [
+    ("disk_files_per_s", "good_per_s"),
+    ("disk_requests_per_s", "good_per_s"),
+    ("voluntary_switches", "window_s"),
+];
+
+/// Whether a claim is decided by counts alone in the experiment of a run.
+pub(crate) fn is_counted(run: &Run, id: &str) -> bool {
+    run.experiment.rows.iter().any(|row| row.id == id && compares_counts(row))
+}
+
+/// Whether a row compares counts and nothing else.
+fn compares_counts(row: &ClaimRow) -> bool {
+    let mut each = row.asks.iter().flat_map(|ask| match ask {
+        ClaimAsk::One(one) => vec![&**one],
+        ClaimAsk::Any(any) => any.iter().flatten().collect(),
+    });
+    let is_of_counts = |one: &Comparison| match &one.of {
+        Compared::Ratio(of, _)
+        | Compared::Times(of, _)
+        | Compared::Value(of, _)
+        | Compared::Gap(of, _)
+        | Compared::Rise(of, _) => is_count(of),
+        Compared::Peak(_) | Compared::Change(..) | Compared::Kept(..) => false,
+    };
+    !row.asks.is_empty() && each.all(is_of_counts)
+}
+
+fn is_count(number: &ArmNumber) -> bool {
+    let counter = |name: &str| !is_metric(name) && !name.ends_with("_ns");
+    match (&number.name, &number.over) {
+        (TrialNumber::Named(name), None) => COUNTS.contains(&name.as_str()),
+        (TrialNumber::Named(name), Some(TrialNumber::Named(over))) => {
+            let is_known = COUNTS_OVER.contains(&(name.as_str(), over.as_str()));
+            is_known || (counter(name) && counter(over))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Scale, library, parse};
+
+    #[test]
+    fn claims_on_mechanisms_are_counted() {
+        for (experiment, id, is_it) in [
+            ("eurosys07-fig5", "E-11", true),
+            ("eurosys07-fig5", "E-12", false),
+            ("eurosys07-fig2", "E-20", true),
+            ("hpl01", "H-8", true),
+            ("hpl01", "H-1", false),
+            ("systor12-fig4", "S-8", true),
+            ("systor12-fig4", "S-5", false),
+            ("pollers", "E-27", false),
+            // Its switches are counts, its peaks are not.
+            ("stages-cost", "X-6", false),
+            ("cohort", "X-16", false),
+        ] {
+            let text = library::find(experiment).unwrap();
+            let found = parse(experiment, text, Scale::Replica).unwrap();
+            let row = found.rows.iter().find(|row| row.id == id).unwrap();
+            assert_eq!(compares_counts(row), is_it, "{experiment} {id}");
+        }
+    }
 }

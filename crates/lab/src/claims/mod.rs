@@ -4,30 +4,20 @@
 //! over the rates that they have in common, and holds or fails only where the interval over blocks
 //! says so: a difference that was not found is none of either.
 
-mod accept;
-pub(crate) mod arms;
-mod blocking;
 mod by_row;
-mod copies;
-mod counted;
 mod curves;
 mod derived;
 pub(crate) mod evidence;
+pub(crate) mod functions;
 mod looks;
 pub mod model;
 mod on_paper;
-mod others;
-mod predicted;
-mod processes;
 pub(crate) mod scale;
 mod shown;
-mod threads;
-mod told;
-mod tuned;
 
-use crate::experiment::claim_index::Resource;
-pub use crate::experiment::claim_index::{CLAIMS, Claim};
-pub(crate) use counted::is_counted;
+use crate::experiment::claim_row::Resource;
+pub use crate::experiment::claim_row::{CLAIMS, Claim};
+pub(crate) use derived::is_counted;
 pub use evidence::{POLLERS, VARIANTS, Variant};
 pub(crate) use looks::{Growth, next_look};
 pub(crate) use on_paper::on_paper;
@@ -340,27 +330,22 @@ fn has_predicate(id: &str) -> bool {
     predicate(id).is_some() || on_paper(id).is_some()
 }
 
-/// Functions by their names.
-macro_rules! functions {
-    ($($module:ident: $($name:ident)*;)*) => {
-        &[$($((stringify!($name), $module::$name as Predicate)),*),*]
-    };
-}
-
-/// The predicates, each called as its claim is: `a2` judges A-2.
-const PREDICATES: &[(&str, Predicate)] = functions! {
-    accept: h11;
-    blocking: e9 s8b;
-    copies: g1 g2 g8;
-    others: s16 s17;
-    predicted: e17 p1;
-    threads: e19;
-    tuned: s18;
-};
-
+/// Functions of the claims that have one.
 fn predicate(id: &str) -> Option<Predicate> {
-    let name = id.replace('-', "").to_lowercase();
-    PREDICATES.iter().find(|(known, _)| *known == name).map(|(_, predicate)| *predicate)
+    Some(match id {
+        "E-17" => functions::e17,
+        "E-19" => functions::e19,
+        "G-1" => functions::g1,
+        "G-2" => functions::g2,
+        "G-8" => functions::g8,
+        "H-11" => functions::h11,
+        "P-1" => functions::p1,
+        "S-8b" => functions::s8b,
+        "S-16" => functions::s16,
+        "S-17" => functions::s17,
+        "S-18" => functions::s18,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

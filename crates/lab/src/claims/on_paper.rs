@@ -2,7 +2,7 @@
 
 use super::model::{Item, preset_items};
 use super::{Finding, Verdict};
-use crate::experiment::claim_index::{Range, range};
+use crate::experiment::claim_row::{Range, range};
 use regatta_load::workload::model::{REACHES, reaches};
 
 /// [S] table 1: file sizes in bytes, and the memory in MiB that holds the files up to each, at the

@@ -3,9 +3,9 @@
 //! A claim's row names those that decide it. Where one of them is far from the paper's, the run
 //! does not refute the claim: its replica differs.
 
-use super::arms::cap;
 use super::derived::derive;
 use super::evidence::{self, Evidence, option, poller};
+use super::functions::cap;
 use super::model;
 use crate::experiment::{DerivedNumber, ScaleNumber, Target, rate};
 use crate::papers;

@@ -2,7 +2,7 @@
 //! open.
 
 use super::{Finding, Open, Verdict};
-use crate::experiment::claim_index::Range;
+use crate::experiment::claim_row::Range;
 use crate::stats::{Best, Interval, LEVEL, Located, shared};
 
 /// Ratios are cut here, so that a block in which an arm answered nothing counts, and as one block.

@@ -229,7 +229,7 @@ fn a_verdict_says_which_lines_its_paper_would_not_have_published() {
             let breaks = record.cell.levels["workload.rate"] == rate && record.block > 0;
             let breach = "E-1: 12.00 % timed out, not 10.00 (12/100)";
             let breaches: &[&str] = if breaks { &[breach] } else { &[] };
-            record.rules = crate::record::ruled::tests::ruled("eurosys07", breaches);
+            record.rules = crate::record::tests::ruled("eurosys07", breaches);
         }
     };
     let mut run = synthetic(&TEXT, &|cell| world(cell, false));

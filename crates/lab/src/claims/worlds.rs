@@ -6,7 +6,7 @@
 use super::evidence::GOOD;
 use super::*;
 use crate::analysis::tests::synthetic_of;
-use crate::experiment::claim_index::Range;
+use crate::experiment::claim_row::Range;
 use crate::experiment::{
     ArmAt, ArmNumber, ClaimAsk, Compared, Comparison, DerivedNumber, Experiment, LevelChoice, Need,
     PROCESSORS, RATE, RatePlace, Scale, library, parse, rate,

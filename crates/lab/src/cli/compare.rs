@@ -2,19 +2,26 @@
 //! machine's drift between them is in every difference; the work that a reply takes (instructions)
 //! hardly drifts.
 
+use super::{CompareOptions, Making, failed, made, read};
 use crate::analysis::{Analysis, CellSummary};
-use crate::experiment::{Mode, words};
-use crate::journal::Run;
+use crate::experiment::{Mode, Scale, library, words};
 use crate::journal::manifest::{ROUND_TRIP, hash};
+use crate::journal::{Run, machine_lacks};
 use crate::knee::Found;
 use crate::record::{AGAIN, Cell};
+use crate::report;
 use crate::run::saturation;
 use crate::stats::{Centre, Effect, Interval, Verdict, judge_together, mean, welch};
-use crate::units::{escaped, filled, show};
+use crate::terminal::cut_short;
+use crate::units::{At, escaped, filled, show};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 const MARKDOWN: &str = include_str!("../../assets/compare.md");
 /// Cells that are named where no two are the same.
@@ -108,7 +115,7 @@ pub(crate) fn compare(before: &Run, after: &Run) -> Result<Comparison, String> {
 }
 
 /// Compares two programs that ran at the same time in a run: its baseline and the other target.
-pub(crate) fn builds(run: &Run, [before, after]: [String; 2]) -> Result<Comparison, String> {
+fn compare_builds(run: &Run, [before, after]: [String; 2]) -> Result<Comparison, String> {
     let analysis = Analysis::of(run);
     let effects = analysis.effects.iter().filter(|one| !one.cell.arm.ends_with(AGAIN));
     let median = |arm: &str, of: &Cell| analysis.cell(arm, &of.levels)?.median(&analysis.metric);
@@ -304,11 +311,51 @@ impl Comparison {
     }
 }
 
+/// The experiment, and what of it the programs replace.
+const TEMPLATE: &str = "template-builds";
+const PROGRAMS: [&str; 2] = ["\"./regatta-old\"", "\"./regatta-new\""];
+
+/// Whether it is a file that can be executed: runs are directories, baselines are not executable.
+pub(super) fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|is| is.is_file() && is.permissions().mode() & 0o111 != 0)
+}
+
+/// Runs both and compares what a reply costs.
+pub(super) fn run_builds(
+    options: &CompareOptions,
+    stop: &AtomicBool,
+) -> Result<Comparison, (u8, String)> {
+    let builds = [&options.before, &options.after];
+    let text = experiment(builds.map(AsRef::as_ref)).map_err(failed)?;
+    let experiment = read(options.rules, TEMPLATE, &text, Scale::Quick)?;
+    let CompareOptions { out, programs, rules, .. } = options;
+    let refused = machine_lacks::refused(&experiment, *rules);
+    let making = Making { scale: Scale::Quick, out, programs, refused, far: None, budget: None };
+    let (run, cut) = made(&text, &experiment, making, stop)?;
+    report::write(&run).map_err(failed)?;
+    match cut {
+        Some(why) => Err(cut_short(&run, &why)),
+        None => compare_builds(&run, builds.map(|one| one.display().to_string())).map_err(failed),
+    }
+}
+
+/// The template with these programs.
+fn experiment(programs: [&Path; 2]) -> Result<String, String> {
+    let template = library::find(TEMPLATE).expect("a test looks for it");
+    let mut text = template.replace(&format!("\"{TEMPLATE}\""), "\"builds\"");
+    for (program, place) in programs.into_iter().zip(PROGRAMS) {
+        let path = fs::canonicalize(program).at(program)?;
+        let path = toml::Value::String(path.display().to_string()).to_string();
+        text = text.replacen(place, &path, 1);
+    }
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::analysis::tests::{synthetic, synthetic_at};
-    use crate::experiment::Scale;
+    use crate::experiment::{Scale, parse};
     use crate::run::saturation::tests::searched_at;
 
     const TEXT: &str = r#"
@@ -355,7 +402,7 @@ scale.full.measure.window_s = 60
             })
         };
         let names = || ["./old", "./new"].map(str::to_owned);
-        let compared = builds(&costs(95.0), names()).unwrap();
+        let compared = compare_builds(&costs(95.0), names()).unwrap();
         let [row] = compared.rows.as_slice() else { panic!("{compared:?}") };
         assert_eq!(row.verdict, Verdict::Less, "{compared:?}");
         let said = compared.markdown().unwrap();
@@ -365,7 +412,7 @@ scale.full.measure.window_s = 60
         );
         let mut none = costs(95.0);
         none.records.retain(|record| record.cell.arm != "new");
-        assert!(builds(&none, names()).unwrap_err().contains("no trial that counts"));
+        assert!(compare_builds(&none, names()).unwrap_err().contains("no trial that counts"));
     }
 
     #[test]
@@ -451,5 +498,19 @@ scale.full.measure.window_s = 60
             })
             .count();
         assert!(wrong <= 6, "{wrong} of 60");
+    }
+
+    #[test]
+    fn the_template_takes_two_programs() {
+        let own = std::env::current_exe().unwrap();
+        let text = experiment([&own, Path::new("/bin/sh")]).unwrap();
+        let read = parse("builds", &text, Scale::Quick).unwrap();
+        let binaries: Vec<_> = read.targets.iter().map(|one| one.binary.clone()).collect();
+        assert_eq!(read.name, "builds");
+        let named = |path: &Path| Some(fs::canonicalize(path).unwrap().display().to_string());
+        assert_eq!(binaries, [named(&own), named(Path::new("/bin/sh"))]);
+        assert!(is_program(&own) && !is_program(Path::new("Cargo.toml")));
+        assert!(!is_program(Path::new("/")), "a directory is a run");
+        assert!(experiment([&own, Path::new("/nobody")]).unwrap_err().contains("/nobody"));
     }
 }

@@ -1,6 +1,5 @@
 //! `regatta lab`: options in, a run and what it says out, an exit code.
 
-mod builds;
 mod compare;
 mod grow;
 mod prices;
@@ -13,7 +12,7 @@ use crate::experiment::{
 };
 use crate::group::INTERRUPTED;
 use crate::journal::manifest::Manifest;
-use crate::journal::{Run, archive, machine_lacks};
+use crate::journal::{Run, machine_lacks, write_archive};
 use crate::machines::{Far, destination};
 use crate::profile::{self, Profile};
 use crate::programs::OwnPrograms;
@@ -386,7 +385,7 @@ pub fn verdicts(directories: &[PathBuf], keep: Option<&Path>, form: Form) -> u8 
         );
         return code(Err((USAGE, why)));
     }
-    let kept = keep.map_or(Ok(()), |path| archive::write(&runs, path));
+    let kept = keep.map_or(Ok(()), |path| write_archive(&runs, path));
     let verdicts = Verdicts::of(runs, unread);
     let text = kept.and_then(|()| verdicts.markdown());
     drop(working);
@@ -426,8 +425,8 @@ pub fn compare(options: &CompareOptions, stop: &AtomicBool) -> u8 {
 
 fn compared(options: &CompareOptions, stop: &AtomicBool) -> Result<Comparison, (u8, String)> {
     let CompareOptions { before, after, .. } = options;
-    match [before, after].map(|path| builds::is_program(path)) {
-        [true, true] => return builds::compare(options, stop),
+    match [before, after].map(|path| compare::is_program(path)) {
+        [true, true] => return compare::run_builds(options, stop),
         [false, false] => {}
         _ => {
             let why = "one is a program and the other a run: give two programs, or two runs";

@@ -1,8 +1,7 @@
 //! What a machine does not allow, found out before anything is made.
 
 use super::groups::Hierarchies;
-use super::lack::{Lack, STAND_IN};
-use super::spec::{Cpu, Kind, Profile, Spec};
+use super::spec::{Cpu, Kind, Lack, Profile, STAND_IN, Spec};
 use rustix::fs::{Access, access};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -3,7 +3,7 @@
 use super::ledger::{Ledger, Made, loop_device, write};
 use super::network::{output, run};
 use super::pages;
-use super::servant::Servant;
+use super::servant::{Servant, first};
 use super::simdisk::Orders;
 use super::spec::{Disk, Pages, Spec};
 use crate::units::At;
@@ -70,7 +70,7 @@ impl MountedDisk {
             cpus: if spec.cpu.disk.is_empty() { &spec.cpu.client } else { &spec.cpu.disk }.clone(),
             at_once: spec.pages == Pages::Warm,
         };
-        let wrapper = super::enter::first(spec.cpu.realtime, "env");
+        let wrapper = first(spec.cpu.realtime, "env");
         let mut store = Servant::start(wrapper, "simdisk", &orders)?;
         store.hear().map_err(|error| format!("simulated disk: {error}"))?;
         ledger.before(Made::Loop { file: name.clone() })?;

@@ -5,9 +5,9 @@ use super::disk::MountedDisk;
 use super::groups::Hierarchies;
 use super::ledger::Ledger;
 use super::network::{self, Link};
-use super::servant::{Servant, die_with_keeper, is_abandoned, order, say};
+use super::servant::{Servant, die_with_keeper, first, is_abandoned, order, say};
 use super::spec::{Pages, REALTIME_MAX, Spec};
-use super::{Record, enter, pages, slow};
+use super::{Record, pages, slow};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,7 +66,7 @@ impl Keeper {
         if spec.cpu.left_percent > 0 {
             let orders =
                 slow::Orders { cpus: spec.cpu.server.clone(), left_percent: spec.cpu.left_percent };
-            let wrapper = enter::first(REALTIME_MAX, "env");
+            let wrapper = first(REALTIME_MAX, "env");
             let slow = self.slow.insert(Servant::start(wrapper, "slow", &orders)?);
             slow.hear()?;
         }

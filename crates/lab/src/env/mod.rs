@@ -15,14 +15,11 @@
 //! and `enter` are this same program under other words.
 
 mod allowed;
-mod depth;
 mod disk;
 pub mod disklog;
-mod enter;
 mod glance;
 mod groups;
 mod keeper;
-mod lack;
 mod ledger;
 mod model;
 mod network;
@@ -34,23 +31,21 @@ pub mod spec;
 mod words;
 
 pub use allowed::lacks;
-pub(crate) use depth::service_by_depth;
 pub(crate) use disk::image_words;
 pub use disk::{Described as DescribedDisk, build_image};
 pub use glance::{Glance, numbers};
 pub use groups::Groups;
-pub use lack::Lack;
-#[cfg(test)]
-pub(crate) use lack::STAND_IN;
 pub use ledger::{Listed, Made, Owner, clean, list, place as ledgers};
+pub(crate) use model::service_by_depth;
 pub use network::{Described as DescribedNetwork, Setting};
 pub(crate) use pages::{settle as settle_pages, space};
-pub use spec::Spec;
+#[cfg(test)]
+pub(crate) use spec::STAND_IN;
+pub use spec::{Lack, Spec};
 
-use enter::Entry;
-pub(crate) use enter::{first, preferred};
 use serde::{Deserialize, Serialize};
-use servant::Servant;
+use servant::{Entry, Servant};
+pub(crate) use servant::{first, preferred};
 use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -128,7 +123,7 @@ impl Record {
         if spec.cpu.realtime > 0 {
             // Tasks of one server have to share its processor as they would anywhere: a real-time
             // loop that never waits would keep its own helpers, or other processes, from it.
-            (self.server.realtime, self.server.nice) = (0, enter::FIRST);
+            (self.server.realtime, self.server.nice) = (0, servant::FIRST);
         }
         self.server.mounts_of = spec.disk.is_some().then_some(self.keeper);
         self.client = entry(&self.groups.client, &spec.cpu.client);
@@ -278,7 +273,7 @@ pub fn child_main() -> Option<ExitCode> {
         "simdisk" => simdisk::run(),
         "slow" => slow::run(),
         "hold" => keeper::hold(),
-        "enter" => enter::run(&rest),
+        "enter" => servant::enter(&rest),
         "read" => pages::read(&rest),
         other => Err(format!("no child process `{other}`")),
     };

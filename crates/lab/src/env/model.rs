@@ -1,6 +1,8 @@
 //! How long a disk takes: heads that travel, a queue, and a bandwidth; without any I/O.
 
 use super::spec::{Disk, Queue, Seek};
+use crate::stats::{Random, count};
+use crate::units::real;
 
 const KIB: u64 = 1_024;
 /// With `queue = nearest` a request that has waited for so long is served next, ns: otherwise one
@@ -154,189 +156,6 @@ impl<T> Model<T> {
     fn transfer_ns(&self, bytes: u64) -> u64 {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.disk.bandwidth.max(1));
         u64::try_from(nanos).unwrap_or(u64::MAX)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Model, Service, Turn, Waiting};
-    use crate::env::spec::{Disk, Queue, Seek};
-
-    const MS: u64 = 1_000_000;
-    const SIZE: u64 = 1_000_000_000;
-
-    fn model(disk: Disk) -> Model<u32> {
-        Model::new(&disk, SIZE, false)
-    }
-
-    fn disk() -> Disk {
-        Disk { seek_ms: 4.0, bandwidth: 100_000_000, ..Disk::default() }
-    }
-
-    fn request(tag: u32, offset: u64, bytes: u64, came_ns: u64) -> Waiting<u32> {
-        Waiting { tag, offset, bytes, came_ns }
-    }
-
-    /// What a head serves now; None: nothing.
-    fn take(model: &mut Model<u32>, head: usize, now_ns: u64) -> Option<Service<u32>> {
-        match model.take(head, now_ns) {
-            Turn::Serves(service) => Some(service),
-            Turn::Pauses(_) | Turn::Idles => None,
-        }
-    }
-
-    /// Serves everything with one head, as its thread would.
-    fn serve(model: &mut Model<u32>) -> Vec<Service<u32>> {
-        let (mut now, mut served) = (0, Vec::new());
-        loop {
-            match model.take(0, now) {
-                Turn::Serves(service) => {
-                    now = service.end_ns;
-                    served.push(service);
-                }
-                Turn::Pauses(until_ns) => now = until_ns,
-                Turn::Idles => return served,
-            }
-        }
-    }
-
-    #[test]
-    fn the_next_byte_costs_no_seek() {
-        let mut model = model(disk());
-        model.arrive(request(1, 500_000, 100_000, 0));
-        model.arrive(request(2, 600_000, 100_000, 0));
-        model.arrive(request(3, 0, 100_000, 0));
-        let served = serve(&mut model);
-        let ends: Vec<_> = served.iter().map(|s| (s.end_ns / MS, s.sought)).collect();
-        assert_eq!(ends, [(5, true), (6, false), (11, true)]);
-        assert_eq!(served.iter().map(|s| s.depth).collect::<Vec<_>>(), [3, 2, 1]);
-    }
-
-    #[test]
-    fn what_is_read_beforehand_takes_no_time() {
-        let mut model = Model::new(&disk(), SIZE, true);
-        model.arrive(request(1, 500_000, 100_000, 10 * MS));
-        assert_eq!(take(&mut model, 0, 12 * MS).unwrap().end_ns, 10 * MS);
-        model.take_time();
-        model.arrive(request(2, 0, 100_000, 20 * MS));
-        let service = take(&mut model, 0, 20 * MS).unwrap();
-        assert_eq!((service.start_ns, service.end_ns), (20 * MS, 25 * MS));
-    }
-
-    #[test]
-    fn a_late_thread_does_not_slow_the_disk() {
-        let mut model = model(disk());
-        model.arrive(request(1, 500_000, 100_000, 10 * MS));
-        let service = take(&mut model, 0, 12 * MS).unwrap();
-        assert_eq!((service.start_ns, service.end_ns), (10 * MS, 15 * MS));
-        assert_eq!(model.take(0, 15 * MS), Turn::Idles);
-    }
-
-    #[test]
-    fn the_nearest_is_first_but_nobody_starves() {
-        let mut nearest = model(Disk { queue: Queue::Nearest, ..disk() });
-        for (tag, offset) in [(1, 900_000_000), (2, 10), (3, 1_000)] {
-            nearest.arrive(request(tag, offset, 10, 0));
-        }
-        let order: Vec<_> = serve(&mut nearest).iter().map(|s| s.request.tag).collect();
-        assert_eq!(order, [2, 3, 1]);
-        for (tag, offset) in [(1, 900_000_000), (2, 10)] {
-            nearest.arrive(request(tag, offset, 10, 0));
-        }
-        assert_eq!(take(&mut nearest, 0, 600 * MS).unwrap().request.tag, 1);
-    }
-
-    #[test]
-    fn distance_counts_where_it_is_asked_for() {
-        let distance = Disk { seek: Seek::Distance, ..disk() };
-        for (way, least, most) in [(1, 1.6, 1.61), (SIZE, 6.1, 6.11)] {
-            let mut model = model(distance.clone());
-            model.arrive(request(1, way, 0, 0));
-            let ms = take(&mut model, 0, 0).unwrap().end_ns as f64 / 1e6;
-            assert!((least..most).contains(&ms), "{way}: {ms}");
-        }
-        // The mean over a grid of pairs is what was asked for.
-        let model = model(distance);
-        let places = (0..200).flat_map(|a| (0..200).map(move |b| (a, b)));
-        let sum: u64 = places.map(|(a, b)| model.seek_ns((SIZE / 200) * u64::abs_diff(a, b))).sum();
-        let mean = sum as f64 / 40_000.0 / 1e6;
-        assert!((3.9..4.1).contains(&mean), "{mean}");
-    }
-
-    /// A piece of 128 KiB takes 1.3 ms to read, another place 4 ms to reach.
-    #[test]
-    fn a_head_pauses_for_the_next_piece_of_a_file() {
-        const PIECE: u64 = 131_072;
-        // The next piece comes after the first is read, and the other file came before it.
-        for (queue, next_ms, order) in [
-            (Queue::Fifo, 6, [1, 3, 2]),
-            (Queue::Nearest, 6, [1, 3, 2]),
-            (Queue::Anticipatory, 6, [1, 2, 3]),
-            (Queue::Slices, 6, [1, 2, 3]),
-            (Queue::Anticipatory, 13, [1, 3, 2]),
-            (Queue::Slices, 13, [1, 2, 3]),
-            (Queue::Slices, 14, [1, 3, 2]),
-        ] {
-            let mut model = model(Disk { queue, ..disk() });
-            model.arrive(request(1, 10 * PIECE, PIECE, 0));
-            let mut served = vec![take(&mut model, 0, 0).unwrap()];
-            model.arrive(request(3, 90 * PIECE, PIECE, MS));
-            let paused = model.take(0, served[0].end_ns);
-            match paused {
-                Turn::Serves(service) => served.push(service),
-                Turn::Pauses(until_ns) if until_ns <= next_ms * MS => {
-                    served.push(take(&mut model, 0, until_ns).unwrap());
-                }
-                Turn::Pauses(_) | Turn::Idles => {}
-            }
-            model.arrive(request(2, 11 * PIECE, PIECE, next_ms * MS));
-            served.extend(serve(&mut model));
-            let tags: Vec<_> = served.iter().map(|service| service.request.tag).collect();
-            assert_eq!(tags, order, "{queue:?}, next piece at {next_ms} ms");
-        }
-    }
-
-    #[test]
-    fn the_end_of_a_file_is_followed_without_a_pause() {
-        let mut model = model(Disk { queue: Queue::Slices, ..disk() });
-        model.arrive(request(1, 500_000, 65_535, 0));
-        let first = take(&mut model, 0, 0).unwrap();
-        model.arrive(request(2, 0, 4_096, 0));
-        assert_eq!(take(&mut model, 0, first.end_ns).unwrap().start_ns, first.end_ns);
-    }
-
-    #[test]
-    fn a_piece_is_left_to_the_head_that_waits_for_it() {
-        let mut model = model(Disk { queue: Queue::Anticipatory, heads: 2, ..disk() });
-        model.arrive(request(1, 131_072, 131_072, 0));
-        let first = take(&mut model, 0, 0).unwrap();
-        model.arrive(request(2, 262_144, 131_072, first.end_ns));
-        assert_eq!(model.take(1, first.end_ns), Turn::Idles);
-        let second = take(&mut model, 0, first.end_ns).unwrap();
-        assert!(second.request.tag == 2 && !second.sought);
-    }
-
-    #[test]
-    fn heads_that_never_pause_leave_nothing_to_each_other() {
-        const PIECE: u64 = 131_072;
-        for queue in [Queue::Fifo, Queue::Nearest] {
-            let mut model = model(Disk { queue, heads: 2, ..disk() });
-            model.arrive(request(1, PIECE, PIECE, 0));
-            let first = take(&mut model, 0, 0).unwrap();
-            model.arrive(request(2, 2 * PIECE, PIECE, MS));
-            let second = take(&mut model, 1, MS).unwrap();
-            assert!(second.start_ns == MS && MS < first.end_ns, "{queue:?}: {second:?}");
-        }
-    }
-
-    #[test]
-    fn heads_work_at_the_same_time() {
-        let mut model = model(Disk { heads: 2, ..disk() });
-        model.arrive(request(1, 100, 0, 0));
-        model.arrive(request(2, 200, 0, 0));
-        let [a, b] = [0, 1].map(|head| take(&mut model, head, 0).unwrap());
-        assert_eq!((a.end_ns, b.end_ns), (4 * MS, 4 * MS));
-        assert_eq!(model.take(2, 0), Turn::Idles);
     }
 }
 
@@ -609,5 +428,258 @@ mod event_model {
             assert!(pieces > 2.3 && (0.6..0.8).contains(&ratio), "{queue:?}: {ratio}, {pieces}");
             assert!(ratio < oldest.0 && ratio < nearest.0, "{ratio}: {oldest:?}, {nearest:?}");
         }
+    }
+}
+
+/// Requests that are served for each number.
+const REQUESTS: usize = 400;
+/// Size of a disk that is as large as its files, bytes.
+const SIZE: u64 = 1 << 30;
+
+/// Mean time between two completions, seconds, while 1 to `deepest` requests of `bytes` at random
+/// places wait or are served. The queue sorts them, and several heads share them. No request has a
+/// next piece, so that heads do not pause.
+pub(crate) fn service_by_depth(disk: &Disk, bytes: u64, deepest: usize) -> Vec<f64> {
+    let disk = Disk { queue: disk.queue.without_pauses(), ..disk.clone() };
+    (1..=deepest).map(|depth| service_s(&disk, bytes, depth)).collect()
+}
+
+fn service_s(disk: &Disk, bytes: u64, depth: usize) -> f64 {
+    let size = if disk.size == 0 { SIZE } else { disk.size };
+    let mut random = Random::new(1);
+    let mut request = |came_ns: u64| {
+        let offset = random.bits() % size.saturating_sub(bytes).max(1);
+        Waiting { tag: (), offset, bytes, came_ns }
+    };
+    let mut model = Model::new(disk, size, false);
+    let mut coming: Vec<Waiting<()>> = (0..depth).map(|_| request(0)).collect();
+    let mut free_ns = vec![0_u64; usize::try_from(disk.heads.max(1)).unwrap_or(1)];
+    let (mut served, mut ended_ns) = (0, 0_u64);
+    while served < REQUESTS {
+        let head = (0..free_ns.len()).min_by_key(|head| free_ns[*head]).unwrap_or(0);
+        let now_ns = free_ns[head];
+        let (here, later): (Vec<_>, Vec<_>) =
+            coming.into_iter().partition(|one| one.came_ns <= now_ns);
+        coming = later;
+        here.into_iter().for_each(|one| model.arrive(one));
+        free_ns[head] = match model.take(head, now_ns) {
+            Turn::Serves(service) => {
+                served += 1;
+                ended_ns = ended_ns.max(service.end_ns);
+                coming.push(request(service.end_ns));
+                service.end_ns
+            }
+            Turn::Pauses(until_ns) => until_ns,
+            // Other heads serve all there are.
+            Turn::Idles => coming.iter().map(|one| one.came_ns).min().unwrap_or(now_ns + 1),
+        };
+    }
+    real(ended_ns) / 1e9 / count(served)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Model, Service, Turn, Waiting, *};
+    use crate::env::spec::{Disk, Queue, Seek};
+
+    const MS: u64 = 1_000_000;
+    const SIZE: u64 = 1_000_000_000;
+
+    fn model(disk: Disk) -> Model<u32> {
+        Model::new(&disk, SIZE, false)
+    }
+
+    fn disk() -> Disk {
+        Disk { seek_ms: 4.0, bandwidth: 100_000_000, ..Disk::default() }
+    }
+
+    fn request(tag: u32, offset: u64, bytes: u64, came_ns: u64) -> Waiting<u32> {
+        Waiting { tag, offset, bytes, came_ns }
+    }
+
+    /// What a head serves now; None: nothing.
+    fn take(model: &mut Model<u32>, head: usize, now_ns: u64) -> Option<Service<u32>> {
+        match model.take(head, now_ns) {
+            Turn::Serves(service) => Some(service),
+            Turn::Pauses(_) | Turn::Idles => None,
+        }
+    }
+
+    /// Serves everything with one head, as its thread would.
+    fn serve(model: &mut Model<u32>) -> Vec<Service<u32>> {
+        let (mut now, mut served) = (0, Vec::new());
+        loop {
+            match model.take(0, now) {
+                Turn::Serves(service) => {
+                    now = service.end_ns;
+                    served.push(service);
+                }
+                Turn::Pauses(until_ns) => now = until_ns,
+                Turn::Idles => return served,
+            }
+        }
+    }
+
+    #[test]
+    fn the_next_byte_costs_no_seek() {
+        let mut model = model(disk());
+        model.arrive(request(1, 500_000, 100_000, 0));
+        model.arrive(request(2, 600_000, 100_000, 0));
+        model.arrive(request(3, 0, 100_000, 0));
+        let served = serve(&mut model);
+        let ends: Vec<_> = served.iter().map(|s| (s.end_ns / MS, s.sought)).collect();
+        assert_eq!(ends, [(5, true), (6, false), (11, true)]);
+        assert_eq!(served.iter().map(|s| s.depth).collect::<Vec<_>>(), [3, 2, 1]);
+    }
+
+    #[test]
+    fn what_is_read_beforehand_takes_no_time() {
+        let mut model = Model::new(&disk(), SIZE, true);
+        model.arrive(request(1, 500_000, 100_000, 10 * MS));
+        assert_eq!(take(&mut model, 0, 12 * MS).unwrap().end_ns, 10 * MS);
+        model.take_time();
+        model.arrive(request(2, 0, 100_000, 20 * MS));
+        let service = take(&mut model, 0, 20 * MS).unwrap();
+        assert_eq!((service.start_ns, service.end_ns), (20 * MS, 25 * MS));
+    }
+
+    #[test]
+    fn a_late_thread_does_not_slow_the_disk() {
+        let mut model = model(disk());
+        model.arrive(request(1, 500_000, 100_000, 10 * MS));
+        let service = take(&mut model, 0, 12 * MS).unwrap();
+        assert_eq!((service.start_ns, service.end_ns), (10 * MS, 15 * MS));
+        assert_eq!(model.take(0, 15 * MS), Turn::Idles);
+    }
+
+    #[test]
+    fn the_nearest_is_first_but_nobody_starves() {
+        let mut nearest = model(Disk { queue: Queue::Nearest, ..disk() });
+        for (tag, offset) in [(1, 900_000_000), (2, 10), (3, 1_000)] {
+            nearest.arrive(request(tag, offset, 10, 0));
+        }
+        let order: Vec<_> = serve(&mut nearest).iter().map(|s| s.request.tag).collect();
+        assert_eq!(order, [2, 3, 1]);
+        for (tag, offset) in [(1, 900_000_000), (2, 10)] {
+            nearest.arrive(request(tag, offset, 10, 0));
+        }
+        assert_eq!(take(&mut nearest, 0, 600 * MS).unwrap().request.tag, 1);
+    }
+
+    #[test]
+    fn distance_counts_where_it_is_asked_for() {
+        let distance = Disk { seek: Seek::Distance, ..disk() };
+        for (way, least, most) in [(1, 1.6, 1.61), (SIZE, 6.1, 6.11)] {
+            let mut model = model(distance.clone());
+            model.arrive(request(1, way, 0, 0));
+            let ms = take(&mut model, 0, 0).unwrap().end_ns as f64 / 1e6;
+            assert!((least..most).contains(&ms), "{way}: {ms}");
+        }
+        // The mean over a grid of pairs is what was asked for.
+        let model = model(distance);
+        let places = (0..200).flat_map(|a| (0..200).map(move |b| (a, b)));
+        let sum: u64 = places.map(|(a, b)| model.seek_ns((SIZE / 200) * u64::abs_diff(a, b))).sum();
+        let mean = sum as f64 / 40_000.0 / 1e6;
+        assert!((3.9..4.1).contains(&mean), "{mean}");
+    }
+
+    /// A piece of 128 KiB takes 1.3 ms to read, another place 4 ms to reach.
+    #[test]
+    fn a_head_pauses_for_the_next_piece_of_a_file() {
+        const PIECE: u64 = 131_072;
+        // The next piece comes after the first is read, and the other file came before it.
+        for (queue, next_ms, order) in [
+            (Queue::Fifo, 6, [1, 3, 2]),
+            (Queue::Nearest, 6, [1, 3, 2]),
+            (Queue::Anticipatory, 6, [1, 2, 3]),
+            (Queue::Slices, 6, [1, 2, 3]),
+            (Queue::Anticipatory, 13, [1, 3, 2]),
+            (Queue::Slices, 13, [1, 2, 3]),
+            (Queue::Slices, 14, [1, 3, 2]),
+        ] {
+            let mut model = model(Disk { queue, ..disk() });
+            model.arrive(request(1, 10 * PIECE, PIECE, 0));
+            let mut served = vec![take(&mut model, 0, 0).unwrap()];
+            model.arrive(request(3, 90 * PIECE, PIECE, MS));
+            let paused = model.take(0, served[0].end_ns);
+            match paused {
+                Turn::Serves(service) => served.push(service),
+                Turn::Pauses(until_ns) if until_ns <= next_ms * MS => {
+                    served.push(take(&mut model, 0, until_ns).unwrap());
+                }
+                Turn::Pauses(_) | Turn::Idles => {}
+            }
+            model.arrive(request(2, 11 * PIECE, PIECE, next_ms * MS));
+            served.extend(serve(&mut model));
+            let tags: Vec<_> = served.iter().map(|service| service.request.tag).collect();
+            assert_eq!(tags, order, "{queue:?}, next piece at {next_ms} ms");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_file_is_followed_without_a_pause() {
+        let mut model = model(Disk { queue: Queue::Slices, ..disk() });
+        model.arrive(request(1, 500_000, 65_535, 0));
+        let first = take(&mut model, 0, 0).unwrap();
+        model.arrive(request(2, 0, 4_096, 0));
+        assert_eq!(take(&mut model, 0, first.end_ns).unwrap().start_ns, first.end_ns);
+    }
+
+    #[test]
+    fn a_piece_is_left_to_the_head_that_waits_for_it() {
+        let mut model = model(Disk { queue: Queue::Anticipatory, heads: 2, ..disk() });
+        model.arrive(request(1, 131_072, 131_072, 0));
+        let first = take(&mut model, 0, 0).unwrap();
+        model.arrive(request(2, 262_144, 131_072, first.end_ns));
+        assert_eq!(model.take(1, first.end_ns), Turn::Idles);
+        let second = take(&mut model, 0, first.end_ns).unwrap();
+        assert!(second.request.tag == 2 && !second.sought);
+    }
+
+    #[test]
+    fn heads_that_never_pause_leave_nothing_to_each_other() {
+        const PIECE: u64 = 131_072;
+        for queue in [Queue::Fifo, Queue::Nearest] {
+            let mut model = model(Disk { queue, heads: 2, ..disk() });
+            model.arrive(request(1, PIECE, PIECE, 0));
+            let first = take(&mut model, 0, 0).unwrap();
+            model.arrive(request(2, 2 * PIECE, PIECE, MS));
+            let second = take(&mut model, 1, MS).unwrap();
+            assert!(second.start_ns == MS && MS < first.end_ns, "{queue:?}: {second:?}");
+        }
+    }
+
+    #[test]
+    fn heads_work_at_the_same_time() {
+        let mut model = model(Disk { heads: 2, ..disk() });
+        model.arrive(request(1, 100, 0, 0));
+        model.arrive(request(2, 200, 0, 0));
+        let [a, b] = [0, 1].map(|head| take(&mut model, head, 0).unwrap());
+        assert_eq!((a.end_ns, b.end_ns), (4 * MS, 4 * MS));
+        assert_eq!(model.take(2, 0), Turn::Idles);
+    }
+
+    #[test]
+    fn a_sorted_queue_is_faster_the_more_requests_wait() {
+        let fifo = Disk { seek_ms: 4.0, bandwidth: 100_000_000, ..Disk::default() };
+        let sorted = Disk { queue: Queue::Nearest, seek: Seek::Distance, ..fifo.clone() };
+        let heads = Disk { heads: 2, ..fifo.clone() };
+        let ms = |disk: &Disk| -> Vec<f64> {
+            service_by_depth(disk, 100_000, 16).into_iter().map(|s| 1e3 * s).collect()
+        };
+        // A seek of 4 ms and 1 ms of transfer, however many wait.
+        for queue in [Queue::Fifo, Queue::Slices, Queue::Anticipatory] {
+            for (depth, ms) in ms(&Disk { queue, ..fifo.clone() }).into_iter().enumerate() {
+                assert!((4.9..5.1).contains(&ms), "{queue:?}, {depth}: {ms}");
+            }
+        }
+        let reads_nothing_ahead = ms(&Disk { read_ahead_kb: 0, ..fifo.clone() })[0];
+        assert!((4.9..5.1).contains(&reads_nothing_ahead), "{reads_nothing_ahead}");
+        let by_depth = ms(&sorted);
+        assert!((4.7..5.3).contains(&by_depth[0]), "{by_depth:?}");
+        assert!(by_depth[15] < 0.75 * by_depth[0], "{by_depth:?}");
+        let two = ms(&heads);
+        assert!((4.9..5.1).contains(&two[0]), "{two:?}");
+        assert!((2.4..2.7).contains(&two[1]), "{two:?}");
     }
 }

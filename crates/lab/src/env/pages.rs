@@ -1,7 +1,7 @@
 //! What the page cache holds of a directory: nothing of it, or as much as fits.
 
-use super::enter::Entry;
 use super::groups::Groups;
+use super::servant::Entry;
 use super::spec::Pages;
 use crate::stats::Random;
 use crate::units::{At, walk};

@@ -48,7 +48,7 @@ pub(super) fn run() -> Result<(), String> {
     let failed = |error: io::Error| format!("simulated disk: {error}");
     crate::group::run_on(&orders.cpus)?;
     // A disk does not queue for a processor.
-    let _ = super::enter::prefer(NICE);
+    let _ = super::servant::prefer(NICE);
     let store = Store::open(&orders).map_err(failed)?;
     let disk = Arc::clone(&store.disk);
     let mut config = fuser::Config::default();

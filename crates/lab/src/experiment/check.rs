@@ -7,7 +7,7 @@ use super::{
     Mode, PROCESSORS, RATE, RequestFields, THINK, Target, Warm, Workload, environment, file,
     metrics, multiples,
 };
-use crate::experiment::claim_index::CLAIMS;
+use crate::experiment::claim_row::CLAIMS;
 use crate::experiment::plan::at_a_time;
 use regatta_load::engine::{Slo, parse_time};
 use regatta_load::workload::presets;

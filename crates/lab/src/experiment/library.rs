@@ -46,8 +46,8 @@ pub(super) fn all() -> impl Iterator<Item = &'static (&'static str, &'static str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::arms::cap;
     use crate::claims::evidence::{ARCHITECTURE, option};
+    use crate::claims::functions::cap;
     use crate::claims::model;
     use crate::env::spec::size;
     use crate::experiment::plan;

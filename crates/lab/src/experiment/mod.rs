@@ -4,8 +4,7 @@
 //! `[scale.full]` hold what differs at that scale and are laid over the rest before it is read.
 
 mod check;
-pub mod claim_index;
-mod claim_row;
+pub mod claim_row;
 pub(crate) mod client;
 mod environment;
 mod file;

@@ -3,10 +3,9 @@
 //! serde reads their tables. Texts that stand for ranges, rates and numbers are read here, and the
 //! names of targets and factors are held against those of the experiment.
 
-use super::claim_index::{CLAIMS, Claim, Range};
 use super::claim_row::{
-    ArmAt, ArmNumber, ClaimAsk, ClaimRow, Compared, Comparison, LevelChoice, Need, RatePlace,
-    ScaleNumber, Tell,
+    ArmAt, ArmNumber, CLAIMS, Claim, ClaimAsk, ClaimRow, Compared, Comparison, LevelChoice, Need,
+    Range, RatePlace, ScaleNumber, Tell,
 };
 use super::file::{File, meant, word};
 use super::{Experiment, Factor, Target};

@@ -1,13 +1,13 @@
 //! What an experiment asks for and a machine does not have, beside its environments: said before
 //! anything runs.
 
-use crate::experiment::claim_index::Claim;
+use crate::experiment::claim_row::Claim;
 use crate::experiment::plan::cells;
 use crate::experiment::{Experiment, Loop, Rules, multiples};
 use crate::programs;
 use crate::servers::environments;
+use crate::watch::missing_stalls;
 use crate::watch::perf::may_see_all;
-use crate::watch::stalls;
 use perf_event::Builder;
 use perf_event::events::Hardware;
 use rustix::process::{Resource, getrlimit};
@@ -46,7 +46,7 @@ impl Here {
             has_perf: programs::find("perf").is_some(),
             sees_all: may_see_all(),
             counters: counter.err().map(|error| error.to_string()),
-            stalls: stalls::missing(),
+            stalls: missing_stalls(),
         }
     }
 

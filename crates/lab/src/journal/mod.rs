@@ -3,21 +3,22 @@
 //! `experiment.toml` as it was read, `manifest.json`, `results.jsonl` (only ever added to),
 //! `outcomes/` with the whole result of every load, `workload/` while it runs.
 
-pub(crate) mod archive;
-mod asked;
 pub(crate) mod machine_lacks;
 pub mod manifest;
 
-use crate::experiment::{Experiment, extends, parse};
+pub(crate) use regatta_load::workload::write_whole;
+
+use crate::experiment::{Experiment, extends, flatten, parse};
 use crate::journal::manifest::{FORMAT, Manifest};
 use crate::record::{APART, Record};
-use crate::units::At;
+use crate::units::{At, show};
 use regatta_load::engine::Outcome;
-pub(crate) use regatta_load::workload::write_whole;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Of one run.
 #[derive(Debug)]
@@ -79,8 +80,8 @@ impl Run {
         let mut left: Vec<(PathBuf, u32)> = directories.iter().map(|d| (d.clone(), 0)).collect();
         left.reverse();
         while let Some((directory, depth)) = left.pop() {
-            let found = match directory.to_string_lossy().ends_with(archive::ENDING) {
-                true => Some(archive::read(&directory)),
+            let found = match directory.to_string_lossy().ends_with(ARCHIVE_ENDING) {
+                true => Some(read_archive(&directory)),
                 false if directory.join(MANIFEST).exists() => {
                     Some(Self::open(&directory).map(|run| vec![run]))
                 }
@@ -301,6 +302,101 @@ pub fn records(name: &str, text: &str) -> Result<Vec<Record>, String> {
     Ok(records)
 }
 
+/// End of the name of such a file.
+const ARCHIVE_ENDING: &str = ".jsonl.zst";
+/// Largest file, bytes: it is kept in the repository.
+const ARCHIVE_BYTES_MAX: u64 = 20 << 20;
+/// Program that packs and unpacks.
+const ZSTD: &str = "zstd";
+
+/// Writes runs into a file, or leaves it as it is.
+pub(crate) fn write_archive(runs: &[Run], path: &Path) -> Result<(), String> {
+    write_archive_below(runs, path, ARCHIVE_BYTES_MAX)
+}
+
+/// The same, of at most this number of bytes.
+pub(crate) fn write_archive_below(runs: &[Run], path: &Path, bytes_max: u64) -> Result<(), String> {
+    let named = |why: String| format!("{}: cannot keep the runs: {why}", path.display());
+    if !path.to_string_lossy().ends_with(ARCHIVE_ENDING) {
+        return Err(named(format!("the name has to end with {ARCHIVE_ENDING}")));
+    }
+    let part = PathBuf::from(format!("{}.part", path.display()));
+    let packed = pack(runs, &part).and_then(|()| {
+        let bytes = fs::metadata(&part).map_err(|error| error.to_string())?.len();
+        if bytes > bytes_max {
+            return Err(format!("{bytes} bytes are more than {bytes_max}; name fewer runs"));
+        }
+        fs::rename(&part, path).map_err(|error| error.to_string())
+    });
+    if packed.is_err() {
+        // Perhaps there is none.
+        let _ = fs::remove_file(&part);
+    }
+    packed.map_err(named)
+}
+
+/// Packs runs into a file.
+fn pack(runs: &[Run], path: &Path) -> Result<(), String> {
+    let named = |error: io::Error| format!("{ZSTD}: {error}");
+    let mut command = Command::new(ZSTD);
+    command.args(["-19", "-q", "-f", "-o"]).arg(path).stdin(Stdio::piped());
+    let mut packs = command.spawn().map_err(named)?;
+    let written = packs.stdin.take().map_or(Ok(()), |mut into| {
+        runs.iter().try_for_each(|run| {
+            let text = run.to_line()?;
+            writeln!(into, "{text}").map_err(|error| error.to_string())
+        })
+    });
+    let status = packs.wait().map_err(named)?;
+    written?;
+    if status.success() { Ok(()) } else { Err(format!("{ZSTD} ends with {status}")) }
+}
+
+/// Reads what [`write_archive`] wrote.
+fn read_archive(path: &Path) -> Result<Vec<Run>, String> {
+    let named = |why: String| format!("{}: no kept runs: {why}", path.display());
+    let unpacked = Command::new(ZSTD).arg("-dcq").arg(path).output();
+    let unpacked = unpacked.map_err(|error| named(format!("{ZSTD}: {error}")))?;
+    if !unpacked.status.success() {
+        return Err(named(String::from_utf8_lossy(&unpacked.stderr).trim().to_owned()));
+    }
+    let lines = unpacked.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let run = |line: &[u8]| -> Result<Run, String> {
+        let saved: Saved = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        Run::of_saved(saved, path)
+    };
+    lines.map(|line| run(line).map_err(named)).collect()
+}
+
+impl Run {
+    /// The name under which [`Run::asked`] has the calibrated rate.
+    pub(crate) const UNIT: &str = "what 1x is, requests per second";
+
+    /// What was asked for, by the experiment's own keys.
+    pub(crate) fn asked(&self) -> BTreeMap<String, String> {
+        let experiment = &self.experiment;
+        let mut all = BTreeMap::new();
+        all.insert("experiment".to_owned(), experiment.name.clone());
+        all.insert("scale".to_owned(), self.manifest.scale.name().to_owned());
+        all.insert("baseline".to_owned(), experiment.baseline.clone());
+        if let Some(unit) = self.manifest.unit {
+            all.insert(Self::UNIT.to_owned(), show(unit));
+        }
+        let whole = serde_json::to_value(experiment).unwrap_or_default();
+        for name in "workload calibrate machine environment measure guards knee".split(' ') {
+            flatten(name, &whole[name], &mut all);
+        }
+        for target in &experiment.targets {
+            let path = format!("targets.{}", target.name);
+            flatten(&path, &serde_json::to_value(target).unwrap_or_default(), &mut all);
+        }
+        for factor in &experiment.factors {
+            all.insert(format!("factors.{}", factor.path), factor.levels.join(", "));
+        }
+        all
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,7 +406,7 @@ mod tests {
     #[test]
     fn a_run_keeps_what_its_experiment_extends() {
         let text = "extends = \"hpl01\"\n[experiment]\nname = \"mine\"\n";
-        let made = crate::analysis::tests::synthetic(text, &|_| std::collections::BTreeMap::new());
+        let made = crate::analysis::tests::synthetic(text, &|_| BTreeMap::new());
         let directory = Folder::new("lab-test");
         let begun = Run::begin(&directory, text, made.experiment.clone(), made.manifest).unwrap();
         assert_eq!(begun.experiment, made.experiment);
@@ -321,7 +417,7 @@ mod tests {
     #[test]
     fn a_line_that_was_cut_within_a_letter_is_left_out() {
         let text = "extends = \"hpl01\"\n[experiment]\nname = \"mine\"\n";
-        let made = crate::analysis::tests::synthetic(text, &|_| std::collections::BTreeMap::new());
+        let made = crate::analysis::tests::synthetic(text, &|_| BTreeMap::new());
         let directory = Folder::new("lab-test");
         let mut begun = Run::begin(&directory, text, made.experiment, made.manifest).unwrap();
         begun.add(made.records[0].clone()).unwrap();

@@ -1,9 +1,8 @@
 //! Validation: counts times today's prices against the processor time that a run measured.
 
 use super::arms::PricedArm;
-use super::demand::PriceDraw;
 use super::interval;
-use super::list::PriceList;
+use super::list::{PriceDraw, PriceList};
 use crate::claims::evidence::{ARCHITECTURE, Evidence, Found, option};
 use crate::experiment::Target;
 use crate::journal::Run;

@@ -8,16 +8,13 @@
 mod arms;
 mod check;
 mod counts;
-mod demand;
 mod list;
 mod micro;
-mod network;
 mod tier;
 
 pub use check::{CheckedArm, CheckedPeak, PriceCheck};
 pub use counts::{COUNTS, ReplyCounts};
-pub use demand::PriceDraw;
-pub use list::{Price, PriceBasis, PriceError, PriceList, PriceUnit, papers};
+pub use list::{Price, PriceBasis, PriceDraw, PriceError, PriceList, PriceUnit, papers};
 pub use micro::measure;
 pub use tier::{PricedClaim, priced};
 

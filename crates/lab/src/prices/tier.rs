@@ -2,10 +2,9 @@
 
 use super::arms::PricedArm;
 use super::counts::ReplyCounts;
-use super::demand::PriceDraw;
-use super::list::{PriceList, papers};
-use crate::claims::arms::cap;
+use super::list::{PriceDraw, PriceList, papers};
 use crate::claims::evidence::Evidence;
+use crate::claims::functions::cap;
 use crate::claims::{Claim, Verdict};
 use crate::experiment::{ArmAt, ClaimAsk, ClaimRow, Compared, Comparison, RatePlace, Target};
 use crate::journal::Run;

@@ -327,7 +327,7 @@ mod tests {
     use super::*;
     use crate::analysis::tests::{named, synthetic};
     use crate::experiment::RATE;
-    use crate::record::ruled::tests::ruled;
+    use crate::record::tests::ruled;
 
     const TEXT: &str = r#"
 experiment = { name = "made-up", question = "?", expect = "!" }

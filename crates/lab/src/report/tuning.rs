@@ -230,7 +230,7 @@ mod tests {
     use crate::knee::Tried;
     use crate::race::space::Means;
     use crate::race::{Phase, Rung, Settled, Site};
-    use crate::record::ruled::tests::ruled;
+    use crate::record::tests::ruled;
     use crate::stats::Interval;
 
     const TEXT: &str = r#"

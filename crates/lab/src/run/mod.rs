@@ -1,12 +1,9 @@
 //! Runs an experiment: what is missing of it, in its order, until done or told to stop.
 
 mod at_once;
-mod options;
 pub(crate) mod own_files;
 pub(crate) mod saturation;
 mod seek;
-
-pub use options::{Ended, More, Options, Progress};
 
 use crate::env::Lack;
 use crate::experiment::plan::{Planned, cells, order, predicted_s, profiled};
@@ -16,16 +13,18 @@ use crate::journal::Run;
 use crate::journal::manifest::{Manifest, Other};
 use crate::machines::Far;
 use crate::profile;
+use crate::programs::OwnPrograms;
 use crate::record::{Cell, levels};
 use crate::servers::environments::Rooms;
 use crate::servers::make_open;
-use crate::trial::load_command::NO_THINK;
-use crate::trial::{Attempt, Bench, warm};
+use crate::trial::load_command::{NO_THINK, list_files};
+use crate::trial::{Attempt, Bench};
 use crate::units::At;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 /// Begins a run in `directory`, or goes on with the one that is there.
 ///
@@ -185,7 +184,7 @@ pub(crate) fn bench_of<'a>(
     let rooms = Rooms::new(experiment, lacking, root.clone(), directory)?;
     rooms.build(options.stop)?;
     if let Some(workload) = workload.as_deref().filter(|_| experiment.measure.warm_requests > 0) {
-        warm::list(&root, workload)?;
+        list_files(&root, workload)?;
     }
     Ok(Bench {
         experiment,
@@ -350,6 +349,52 @@ fn remove_partial(directory: &Path) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// What [`perform`](perform) needs besides the experiment.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// The server's program and the lab's.
+    pub programs: &'a OwnPrograms,
+    /// The machine that has the loads, if that is another one.
+    pub far: Option<&'a Far>,
+    /// Becomes true when the user or the system asks to stop.
+    pub stop: &'a AtomicBool,
+    /// Called before each trial and at the end.
+    pub tell: &'a dyn Fn(&Progress<'_>),
+    /// Called when all blocks are there: how many there are to be instead; None: no more.
+    pub more: &'a More<'a>,
+}
+
+/// How many blocks a run is to have, of what it has.
+pub type More<'a> = dyn Fn(&mut Run) -> Result<Option<u32>, String> + 'a;
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("programs", &self.programs).finish_non_exhaustive()
+    }
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Trials made, of those planned.
+    pub done: usize,
+    /// Trials planned.
+    pub all: usize,
+    /// Time left, seconds, if nothing has to be made again.
+    pub left_s: f64,
+    /// What happens now, in a few words.
+    pub what: &'a str,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Everything is there.
+    Done,
+    /// It was told to stop; what it has is usable, and the same command goes on.
+    Interrupted,
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! log asked for.
 
 use crate::experiment::{Ask, Workload};
-use crate::run::options::Options;
+use crate::run::Options;
 use crate::servers::process::run_to_end;
 use crate::trial::load_command::log;
 use crate::units::At;

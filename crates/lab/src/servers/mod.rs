@@ -1,6 +1,5 @@
 //! The programs that the lab starts as servers: how each is told what to serve and where.
 
-mod certificate;
 pub(crate) mod environments;
 pub(crate) mod process;
 
@@ -14,10 +13,13 @@ use crate::programs::{self, Other, OwnPrograms, Serving, ServingHttp2, ServingTl
 use crate::servers::environments::Room;
 use crate::servers::process::{Launch, Priority, Running};
 use crate::units::At;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -114,9 +116,7 @@ pub(crate) fn start(
     let address = *addresses.first().ok_or("its network has no address")?;
     let certificate = match encryption {
         Encryption::Clear => None,
-        Encryption::Full | Encryption::Resumed => {
-            Some(certificate::in_directory(place.site.scratch)?)
-        }
+        Encryption::Full | Encryption::Resumed => Some(in_directory(place.site.scratch)?),
     };
     let next = SocketAddr::new(address.ip(), address.port().saturating_add(copies));
     let tls = certificate.as_deref().map(|certificate| ServingTls {
@@ -216,9 +216,8 @@ pub fn free_address(host: IpAddr, ports: u16) -> Result<SocketAddr, String> {
 
 /// Makes a directory that everybody may enter.
 pub(crate) fn make_open(path: &Path) -> Result<(), String> {
-    use std::os::unix::fs::PermissionsExt;
     fs::create_dir_all(path).at(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).at(path)
+    fs::set_permissions(path, Permissions::from_mode(0o777)).at(path)
 }
 
 fn words(
@@ -302,10 +301,40 @@ fn tls_options(tls: &ServingTls<'_>) -> Vec<(String, String)> {
     options.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
+const FILE: &str = "tls.pem";
+/// Subjects of the certificate. wrk checks none.
+const NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
+
+/// Returns the path of a certificate with its key (ECDSA, P-256). It is made once for a directory:
+/// all servers of a run show the same one.
+pub(super) fn in_directory(directory: &Path) -> Result<PathBuf, String> {
+    let path = directory.join(FILE);
+    if path.exists() {
+        return Ok(path);
+    }
+    let made = rcgen::generate_simple_self_signed(NAMES.map(str::to_owned)).at(&path)?;
+    let text = pem("CERTIFICATE", made.cert.der())
+        + &pem("PRIVATE KEY", made.signing_key.serialized_der());
+    fs::write(&path, text).at(&path)?;
+    // Some servers read it as `nobody`.
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).at(&path)?;
+    Ok(path)
+}
+
+/// Formats a section of PEM (RFC 7468).
+fn pem(label: &str, der: &[u8]) -> String {
+    let mut room = vec![0; der.len().div_ceil(3) * 4];
+    let len = STANDARD.encode_slice(der, &mut room).expect("four letters for three bytes");
+    let lines: Vec<_> = room[..len].chunks(64).map(String::from_utf8_lossy).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{in_directory, *};
     use crate::experiment::{Scale, parse};
+    use crate::folder::Folder;
+    use std::fs;
 
     #[test]
     fn a_message_has_its_continuation() {
@@ -358,5 +387,18 @@ targets.other.program = "nginx"
         assert_eq!(all(2, 2), "10.9.1.1:8080 10.9.1.1:8081 10.9.2.1:8080 10.9.2.1:8081");
         let first = free_address(Ipv4Addr::LOCALHOST.into(), 3).unwrap();
         assert!(asked_at(&[first], 3).len() == 3 && first.port() > 0);
+    }
+
+    #[test]
+    fn a_directory_keeps_its_certificate() {
+        let folder = Folder::new("certificate");
+        let path = in_directory(&folder).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        for label in ["CERTIFICATE", "PRIVATE KEY"] {
+            assert_eq!(text.matches(&format!("-----BEGIN {label}-----\n")).count(), 1, "{text}");
+        }
+        assert!(text.lines().all(|line| line.len() <= 64), "{text}");
+        assert_eq!(in_directory(&folder).unwrap(), path);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text, "all servers show the same one");
     }
 }

@@ -3,11 +3,8 @@
 mod another;
 pub(crate) mod beside;
 mod guard;
-mod h2load;
 pub(crate) mod load_command;
 pub(crate) mod numbers;
-pub(crate) mod warm;
-mod wrk;
 
 pub(crate) use numbers::metrics;
 

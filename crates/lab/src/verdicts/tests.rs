@@ -3,7 +3,7 @@
 use super::*;
 use crate::analysis::tests::{named, synthetic_at};
 use crate::folder::Folder;
-use crate::journal::archive;
+use crate::journal::{write_archive, write_archive_below};
 use crate::stats::Random;
 
 const TEXT: &str = r#"
@@ -196,12 +196,12 @@ fn kept_runs_make_the_same_page_again() {
     let folder = Folder::new("lab-test");
     let runs = || -> Vec<Run> { [1, 2].map(|seed| run(0.75, 0.05, seed)).into() };
     let file = folder.join("abc.jsonl.zst");
-    archive::write(&runs(), &file).unwrap();
+    write_archive(&runs(), &file).unwrap();
     let (kept, unread) = Run::all_below(&[file.clone(), file.clone()]);
     assert!(kept.len() == 2 && unread.is_empty(), "{unread:?}");
     let [told, again] = [runs(), kept].map(|runs| of(&Verdicts::of(runs, Vec::new()), "H-1"));
     assert_eq!(again, told);
-    let fails = archive::write_below(&runs(), &file, 10).unwrap_err();
+    let fails = write_archive_below(&runs(), &file, 10).unwrap_err();
     assert!(fails.ends_with("bytes are more than 10; name fewer runs"), "{fails}");
     let (kept, _) = Run::all_below(std::slice::from_ref(&file));
     assert_eq!(kept.len(), 2, "what was kept before is still there");
@@ -209,7 +209,7 @@ fn kept_runs_make_the_same_page_again() {
     std::fs::write(&file, "no zstd").unwrap();
     let (none, unread) = Run::all_below(&[file]);
     assert!(none.is_empty() && unread[0].contains("no kept runs"), "{unread:?}");
-    assert!(archive::write(&runs(), &folder.join("abc")).unwrap_err().contains(".jsonl.zst"));
+    assert!(write_archive(&runs(), &folder.join("abc")).unwrap_err().contains(".jsonl.zst"));
 }
 
 #[test]

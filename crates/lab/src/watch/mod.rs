@@ -3,21 +3,21 @@
 pub mod cores;
 pub(crate) mod perf;
 pub mod perf_script;
-pub(crate) mod sample;
-mod stages;
-pub(crate) mod stalls;
 mod usage;
+
+pub(crate) use usage::Samples;
 
 use crate::record::Numbers;
 use crate::servers::process::{GONE, TASKS_MAX, output_of, threads};
-use crate::stats::count;
-use crate::watch::usage::{Processors, Tasks, Used};
-use perf_event::events::{Hardware, Software};
+use crate::stats::{count, deviation, mean};
+use perf_event::events::{Hardware, Raw, Software};
 use perf_event::{Builder, Counter, ReadFormat};
-use serde_json::Value;
-use std::io;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use std::{fs, io};
+use usage::{Processors, Tasks, Used};
 
 /// The clock ticks of `/proc`, per second (`USER_HZ`, 100 on every Linux that we run on).
 pub(crate) const TICKS: f64 = 100.0;
@@ -36,7 +36,7 @@ struct Reading {
     processors: Processors,
     counters: Numbers,
     /// What each thread of its stages has taken.
-    takes: stages::Takes,
+    takes: Takes,
     /// Workers that have been replaced; None: it has no counters.
     replaced: Option<u64>,
 }
@@ -50,7 +50,7 @@ const HARDWARE: [&str; 5] =
 pub(crate) struct Counting {
     /// [`HARDWARE`]; without it, nothing.
     pub(crate) counters: bool,
-    /// [`stalls::NAMES`], too.
+    /// [`STALLS`], too.
     pub(crate) stalls: bool,
     /// How fast the server's processors stream through memory ([`cores::mbyte_per_s`]), too.
     pub(crate) streaming: bool,
@@ -100,7 +100,7 @@ pub(crate) struct Seen {
     /// the round trip of a cache line, nanoseconds; None: nobody can tell.
     pub(crate) apart_ns: [Option<f64>; 2],
     pub(crate) seconds: f64,
-    /// Second by second, if it was sampled ([`crate::watch::sample::Samples::seconds`]).
+    /// Second by second, if it was sampled ([`crate::watch::usage::Samples::seconds`]).
     pub(crate) seconds_sampled: Vec<(f64, f64)>,
     /// Share of the server's processors that other tasks used, at least.
     pub(crate) foreign: f64,
@@ -216,7 +216,7 @@ impl<'a> Watch<'a> {
         let mut held = gauges(&last.counters);
         held.extend(usage::held(pids));
         let mut counters = grown(&first.counters, &last.counters);
-        counters.extend(stages::spreads(&first.takes, &last.takes));
+        counters.extend(spreads(&first.takes, &last.takes));
         Seen {
             held,
             counters,
@@ -242,7 +242,7 @@ impl Reading {
             (Some(regatta), Some(pid)) => top(regatta, *pid),
             _ => Value::Null,
         };
-        let (counters, takes, replaced) = (counters(&top), stages::takes(&top), replaced(&top));
+        let (counters, takes, replaced) = (counters(&top), stage_takes(&top), replaced(&top));
         let (used, group_s) = (Used::of_processes(pids), group.and_then(usage::of_group));
         let processors = usage::now();
         Self { at: Instant::now(), used, group_s, processors, counters, takes, replaced }
@@ -273,7 +273,7 @@ fn counters(top: &Value) -> Numbers {
     let counters = top["total"]["counters"].as_object();
     let number = |(name, value): (&String, &Value)| Some((name.clone(), value.as_f64()?));
     let all = counters.into_iter().flatten().filter_map(number);
-    all.chain(stages::counters(top)).collect()
+    all.chain(stage_counters(top)).collect()
 }
 
 /// Workers of the regatta server whose master is `pid`; None: it does not say.
@@ -315,13 +315,14 @@ fn attach(pids: &[u32], counting: Counting) -> (Vec<(&'static str, Counter)>, Ve
         missing.push(format!("{names}: {tasks} tasks are more than are counted ({TASKS_MAX})"));
         return (all, missing);
     }
-    let memory = counting.stalls.then(stalls::memory).flatten();
-    let stalled = stalls::NAMES.into_iter().filter(|_| counting.stalls);
+    let memory = counting.stalls.then(stall_event).flatten();
+    let stalled = STALLS.into_iter().filter(|_| counting.stalls);
     for name in HARDWARE.into_iter().chain(stalled) {
         let open = |thread: i32| -> io::Result<Counter> {
             let mut builder = match name {
-                _ if stalls::NAMES.contains(&name) => stalls::counter(name, memory)
-                    .ok_or_else(|| io::Error::other(stalls::NO_EVENT))?,
+                _ if STALLS.contains(&name) => {
+                    stall_counter(name, memory).ok_or_else(|| io::Error::other(NO_EVENT))?
+                }
                 "cycles" => Builder::new(Hardware::CPU_CYCLES),
                 "task_ns" => Builder::new(Software::TASK_CLOCK),
                 // Of tasks that start and end meanwhile, too: a child's count is its parent's.
@@ -360,10 +361,126 @@ fn read(counter: &mut Counter) -> Option<f64> {
     Some(if running > 0.0 { counted * enabled / running } else { 0.0 })
 }
 
+/// The counters that are told of each stage, as `STAGE.COUNTER`.
+const STAGE_COUNTERS: &str = "queue_puts queue_takes queue_visits queue_wait_ns queue_len_max queue_wakes \
+    queue_refused merges stage_ns stage_refused decisions decisions_changed barrier_batches \
+    barrier_ns threads_busy_ns threads_idle_ns threads_open_max";
+
+/// What the threads of each stage have taken from its queues, by stage and slot.
+type Takes = BTreeMap<String, BTreeMap<u64, f64>>;
+
+/// The slots of stages in what `regatta top` says: name, slot, counters.
+fn stage_slots(top: &Value) -> impl Iterator<Item = (&str, u64, &Map<String, Value>)> {
+    top["workers"].as_array().into_iter().flatten().filter_map(|one| {
+        let stage = one["role"].as_str().filter(|role| !role.is_empty())?;
+        Some((stage, one["slot"].as_u64()?, one["counters"].as_object()?))
+    })
+}
+
+/// The counters of all stages.
+fn stage_counters(top: &Value) -> Numbers {
+    let mut all = Numbers::new();
+    for (stage, _, counters) in stage_slots(top) {
+        for name in STAGE_COUNTERS.split_whitespace() {
+            let Some(value) = counters.get(name).and_then(Value::as_f64) else { continue };
+            let sum = all.entry(format!("{stage}.{name}")).or_default();
+            *sum = if name.ends_with("_max") { f64::max(*sum, value) } else { *sum + value };
+        }
+    }
+    all
+}
+
+/// What the threads of all stages have taken. Queues are counted in slots without threads.
+fn stage_takes(top: &Value) -> Takes {
+    let mut all = Takes::new();
+    for (stage, slot, counters) in stage_slots(top) {
+        let of = |name: &str| counters.get(name).and_then(Value::as_f64).unwrap_or_default();
+        if of("threads_started") > 0.0 {
+            all.entry(stage.to_owned()).or_default().insert(slot, of("queue_takes"));
+        }
+    }
+    all
+}
+
+/// How unevenly the threads of each stage shared what it took (`STAGE.spread`): the standard
+/// deviation of what each took, over the mean. Of stages with several slots of threads alone.
+fn spreads(before: &Takes, after: &Takes) -> Numbers {
+    let of = |(stage, last): (&String, &BTreeMap<u64, f64>)| {
+        let first = before.get(stage)?;
+        let grown = last.iter().filter_map(|(slot, takes)| Some(takes - first.get(slot)?));
+        let grown: Vec<f64> = grown.collect();
+        let middle = mean(&grown);
+        let is_spread = grown.len() > 1 && middle > 0.0;
+        is_spread.then(|| (format!("{stage}.spread"), deviation(&grown) / middle))
+    };
+    after.iter().filter_map(of).collect()
+}
+
+/// Nothing came from the front end; the back end took nothing; nothing was finished because of what
+/// memory had not brought yet.
+const STALLS: [&str; 3] = ["stalled_frontend", "stalled_backend", "stalled_memory"];
+
+/// This processor's event for stalls on memory; None: none is known.
+fn stall_event() -> Option<u64> {
+    stall_event_of(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+}
+
+/// What counts one of them, given this processor's event for stalls on memory; None: nothing does.
+fn stall_counter(name: &str, memory: Option<u64>) -> Option<Builder<'static>> {
+    match name {
+        "stalled_frontend" => Some(Builder::new(Hardware::STALLED_CYCLES_FRONTEND)),
+        "stalled_backend" => Some(Builder::new(Hardware::STALLED_CYCLES_BACKEND)),
+        _ => memory.map(|event| Builder::new(Raw::new(event))),
+    }
+}
+
+/// What of it cannot be counted here, and why.
+pub(crate) fn missing_stalls() -> Vec<String> {
+    let memory = stall_event();
+    let try_out = |name: &str| {
+        let why = match stall_counter(name, memory) {
+            None => NO_EVENT.to_owned(),
+            Some(builder) => builder.build().err()?.to_string(),
+        };
+        Some(format!("{name}: {why}"))
+    };
+    STALLS.into_iter().filter_map(try_out).collect()
+}
+
+/// Why stalls on memory are not counted where nobody told us how.
+const NO_EVENT: &str = "no event of this processor is known for it";
+
+/// The raw event (`perf list` of the kernel's tools) by what `/proc/cpuinfo` says.
+fn stall_event_of(cpus: &str) -> Option<u64> {
+    let of = |name: &str| {
+        let value = |line: &str| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.trim().to_owned())
+        };
+        cpus.lines().find_map(value)
+    };
+    let (family, model): (u32, u32) = (of("cpu family")?.parse().ok()?, of("model")?.parse().ok()?);
+    match (of("vendor_id")?.as_str(), family, model) {
+        // CYCLE_ACTIVITY.STALLS_MEM_ANY: Skylake to Rocket Lake, and their servers.
+        (
+            "GenuineIntel",
+            6,
+            0x4e | 0x55 | 0x5e | 0x6a | 0x6c | 0x7d | 0x7e | 0x8c | 0x8d | 0x8e | 0x9e | 0xa5
+            | 0xa6 | 0xa7,
+        ) => Some(0x1400_14a3),
+        // EX_NO_RETIRE.LOAD_NOT_COMPLETE: Zen 4 and Zen 5.
+        ("AuthenticAMD", 25, 0x10..=0x1f | 0x60..=0x7f | 0xa0..=0xaf) | ("AuthenticAMD", 26, _) => {
+            Some(0xa2d6)
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::numbers;
+    use serde_json::json;
     use std::process::{Command, Stdio};
     use std::sync::mpsc;
     use std::thread;
@@ -410,7 +527,7 @@ mod tests {
             let missing = seen.missing.iter().any(|line| line.starts_with(name));
             assert_ne!(missing, seen.server.get(name).is_some_and(|n| *n > 1e6), "{seen:?}");
         }
-        for name in stalls::NAMES {
+        for name in STALLS {
             let missing = seen.missing.iter().any(|line| line.starts_with(name));
             assert_ne!(missing, seen.server.contains_key(name), "{name}: {seen:?}");
         }
@@ -471,6 +588,73 @@ mod tests {
                 let why = seen.missing.iter().any(|line| line.starts_with("switches: "));
                 assert!(why, "{seen:?}");
             }
+        }
+    }
+
+    fn slot(slot: u64, role: &str, started: u64, [takes, puts, most]: [u64; 3]) -> Value {
+        let counters = json!({
+            "threads_started": started, "queue_takes": takes, "queue_puts": puts,
+            "queue_len_max": most,
+        });
+        json!({ "slot": slot, "role": role, "counters": counters })
+    }
+
+    #[test]
+    fn slots_of_one_name_are_one_stage() {
+        let top = json!({ "workers": [
+            slot(0, "", 0, [9, 9, 9]),
+            slot(1, "write", 0, [0, 50, 7]),
+            slot(2, "write", 1, [30, 0, 0]),
+            slot(3, "write", 2, [10, 0, 9]),
+        ] });
+        let counters = stage_counters(&top);
+        let of = |name: &str| counters.get(name).copied();
+        assert_eq!((of("write.queue_takes"), of("write.queue_puts")), (Some(40.0), Some(50.0)));
+        assert_eq!((of("write.queue_len_max"), of("write.merges")), (Some(9.0), None));
+        assert!(counters.keys().all(|name| name.starts_with("write.")), "{counters:?}");
+        assert!(stage_counters(&Value::Null).is_empty());
+    }
+
+    #[test]
+    fn the_spread_is_of_what_each_thread_took_meanwhile() {
+        let at = |[one, other]: [u64; 2]| {
+            stage_takes(&json!({ "workers": [
+                slot(1, "write", 0, [0, 500, 7]),
+                slot(2, "write", 1, [one, 0, 0]),
+                slot(3, "write", 1, [other, 0, 0]),
+                slot(4, "read", 1, [9, 0, 0]),
+            ] }))
+        };
+        let spread = |before, after| spreads(&at(before), &at(after)).get("write.spread").copied();
+        assert_eq!(spread([100, 900], [200, 1_000]), Some(0.0), "equal, whatever was before");
+        let uneven = spread([0, 0], [30, 10]).unwrap();
+        assert!((uneven - 0.5_f64.sqrt()).abs() < 1e-9, "{uneven}");
+        assert_eq!(spread([5, 5], [5, 5]), None, "nobody took anything");
+    }
+
+    #[test]
+    fn processors_are_known_by_their_numbers() {
+        let told = |vendor: &str, family: u32, model: u32| {
+            stall_event_of(&format!(
+                "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\n\
+                 model\t\t: {model}\nmodel name\t: 26\nstepping\t: 1\n"
+            ))
+        };
+        assert_eq!(told("GenuineIntel", 6, 0x6a), Some(0x1400_14a3));
+        assert_eq!(told("GenuineIntel", 6, 0x8f), None, "Sapphire Rapids counts otherwise");
+        assert_eq!(told("AuthenticAMD", 26, 2), Some(0xa2d6));
+        assert_eq!(told("AuthenticAMD", 25, 0x11), Some(0xa2d6));
+        assert_eq!(told("AuthenticAMD", 25, 1), None, "Zen 3");
+        assert_eq!((told("other", 1, 1), stall_event_of("")), (None, None));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_by_name_and_with_the_reason() {
+        let missing = missing_stalls();
+        assert!(missing.iter().all(|line| STALLS.iter().any(|name| line.starts_with(name))));
+        assert!(missing.iter().all(|line| line.len() > "stalled_frontend: ".len()), "{missing:?}");
+        for (name, memory) in [("stalled_memory", None), ("stalled_memory", Some(0xa2d6))] {
+            assert_eq!(stall_counter(name, memory).is_some(), memory.is_some());
         }
     }
 }

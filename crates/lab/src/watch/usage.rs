@@ -3,12 +3,14 @@
 //! mpstat shows it.
 
 use crate::record::Numbers;
-use crate::servers::process;
+use crate::servers::process::{self, sleep_until};
 use crate::stats::count;
 use crate::watch::TICKS;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 /// A process or task: its number, and the tick in which it started, since numbers are given again.
 type Key = (u32, u64);
@@ -361,122 +363,6 @@ fn sums(status: &[String], rollup: &[String]) -> Numbers {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::folder::Folder;
-    use std::sync::mpsc;
-    use std::thread;
-
-    /// A look at one process whose tasks have switched so often and waited so many seconds.
-    fn look(cpu_s: f64, tasks: &[(Key, f64, f64)]) -> Used {
-        let process = Process { user_s: cpu_s, kernel_s: cpu_s, read_bytes: None };
-        let task = |(key, switches, disk_wait_s): &(Key, f64, f64)| {
-            let task = Task { voluntary: *switches, involuntary: 1.0, disk_wait_s: *disk_wait_s };
-            (*key, task)
-        };
-        Used { processes: [((1, 0), process)].into(), tasks: tasks.iter().map(task).collect() }
-    }
-
-    /// The sums of a stretch with looks at its start, in its middle, and at its end.
-    fn sums(looks: [&Used; 3]) -> (Numbers, usize) {
-        let mut all = looks[0].clone();
-        looks[1..].iter().for_each(|look| all.saw(look));
-        all.since(looks[0], looks[2])
-    }
-
-    #[test]
-    fn all_tasks_count_and_not_the_first_alone() {
-        let first = look(1.0, &[((1, 0), 10.0, 0.5), ((2, 0), 7.0, 1.0)]);
-        let last = look(2.0, &[((1, 0), 12.0, 0.5), ((2, 0), 8.0, 3.25), ((3, 9), 5.0, 0.0)]);
-        let (sums, ended) = sums([&first, &first, &last]);
-        assert_eq!(ended, 0);
-        assert_eq!((sums["cpu_s"], sums["disk_wait_s"]), (2.0, 2.25));
-        assert_eq!((sums["voluntary_switches"], sums["involuntary_switches"]), (8.0, 1.0));
-        assert_eq!(sums["switches"], 9.0);
-        assert!(!sums.contains_key("read_bytes"), "which could not be read");
-        assert_eq!(last.cpu_s(&first), 2.0);
-    }
-
-    #[test]
-    fn of_tasks_that_wait_together_the_kernel_s_account_is_not_believed() {
-        let first = look(1.0, &[((1, 0), 10.0, 0.5), ((2, 0), 7.0, 1.0)]);
-        let last = look(2.0, &[((1, 0), 12.0, 2.0), ((2, 0), 8.0, 50_540.0)]);
-        assert!(!sums([&first, &first, &last]).0.contains_key("disk_wait_s"));
-        let alone = look(2.0, &[((1, 0), 12.0, 2.0), ((2, 0), 8.0, 1.0)]);
-        assert_eq!(sums([&first, &first, &alone]).0["disk_wait_s"], 1.5);
-    }
-
-    #[test]
-    fn what_ended_makes_no_sum_negative() {
-        let (long, short) = (((1, 0), 10.0, 0.0), ((2, 0), 1_000.0, 9.0));
-        let (both, one) = (look(1.0, &[long, short]), look(2.0, &[long]));
-        // At the start and not at the end; between them alone; its number given to another.
-        let other = look(2.0, &[long, ((2, 5), 3.0, 0.0)]);
-        for looks in [[&both, &both, &one], [&one, &both, &one], [&both, &both, &other]] {
-            let (sums, ended) = sums(looks);
-            assert_eq!(ended, 1, "{looks:?}");
-            for name in ["switches", "voluntary_switches", "involuntary_switches", "disk_wait_s"] {
-                assert!(!sums.contains_key(name), "{name} of {looks:?}");
-            }
-            assert!(sums.values().all(|value| *value >= 0.0), "{sums:?}");
-        }
-        // A process that ended keeps what it had used.
-        let none = Used::default();
-        assert_eq!(sums([&none, &both, &none]).0["cpu_s"], 2.0);
-        assert_eq!((both.gone(&none), none.gone(&both), both.gone(&one)), (1, 0, 0));
-    }
-
-    #[test]
-    fn a_group_of_either_version_tells_its_processor_time() {
-        let folder = Folder::new("lab-test");
-        assert_eq!(of_group(&folder), None);
-        // Version 1 has a file of that name, too, without the number.
-        fs::write(folder.join("cpu.stat"), "nr_periods 0\nnr_throttled 0\n").unwrap();
-        assert_eq!(of_group(&folder), None);
-        fs::write(folder.join("cpuacct.usage"), "2500000000\n").unwrap();
-        assert_eq!(of_group(&folder), Some(2.5));
-        fs::write(folder.join("cpu.stat"), "usage_usec 1500000\nuser_usec 9\n").unwrap();
-        assert_eq!(of_group(&folder), Some(1.5));
-    }
-
-    /// What threads used is their process's, whether they live or not.
-    #[test]
-    fn threads_that_have_ended_keep_their_time() {
-        let me = [std::process::id()];
-        let before = Used::of_processes(&me);
-        let busy = || {
-            let clock = rustix::time::ClockId::ThreadCPUTime;
-            while rustix::time::clock_gettime(clock).tv_nsec < 30_000_000 {
-                std::hint::black_box((0..1_000_u32).sum::<u32>());
-            }
-        };
-        let threads: Vec<_> = (0..4).map(|_| thread::spawn(busy)).collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        let used = Used::of_processes(&me).cpu_s(&before);
-        // 120 ms, of which the kernel tells whole ticks of each kind.
-        assert!(used >= 0.09, "{used}");
-    }
-
-    #[test]
-    fn the_kernels_tables_are_read() {
-        let me = std::process::id();
-        let (go, wait) = mpsc::channel::<()>();
-        let (told, tid) = mpsc::channel();
-        let sleeper = thread::spawn(move || {
-            told.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
-            let _ = wait.recv();
-        });
-        let tid = u32::try_from(tid.recv().unwrap()).unwrap();
-        let seen = Used::of(&[me]);
-        assert!(seen.tasks.keys().any(|(number, started)| *number == tid && *started > 0));
-        assert_eq!(seen.processes.len(), 1);
-        drop(go);
-        sleeper.join().unwrap();
-        assert!(Used::of(&[u32::MAX]).tasks.is_empty());
-    }
-}
-
-#[cfg(test)]
 mod processors_tests {
     use super::*;
     use crate::record::numbers;
@@ -600,5 +486,210 @@ mod memory_tests {
         assert!(held["page_tables_mib"] > 0.0, "{held:?}");
         assert!(held["kernel_stacks_mib"] >= 2.0 / 64.0, "this thread and the first: {held:?}");
         assert!(super::held(&[std::process::id(), u32::MAX]).is_empty(), "one of them has ended");
+    }
+}
+
+/// Between two samples.
+const STEP: Duration = Duration::from_secs(1);
+
+/// Samples of a load, from its start.
+#[derive(Debug)]
+pub(crate) struct Samples {
+    pids: Vec<u32>,
+    start: Instant,
+    last: Look,
+    /// Second by second: processors' worth of time that the server used, and the share of all
+    /// processors' time that was stolen.
+    pub(crate) seconds: Vec<(f64, f64)>,
+}
+
+/// One sample.
+#[derive(Debug)]
+struct Look {
+    at: Instant,
+    used: Used,
+    /// The mean stolen time of a processor, seconds.
+    stolen_s: f64,
+}
+
+impl Samples {
+    pub(crate) fn start(pids: Vec<u32>, start: Instant) -> Self {
+        let last = Look::take(&pids);
+        Self { pids, start, last, seconds: Vec::new() }
+    }
+
+    /// Goes on with these. To find them takes a look at every process of the machine, which is not
+    /// for each second.
+    pub(crate) fn follow(&mut self, pids: Vec<u32>) {
+        // What new ones used before is not the next second's.
+        let mut used = Used::of(&pids);
+        used.saw(&self.last.used);
+        (self.last.used, self.pids) = (used, pids);
+    }
+
+    /// Sleeps, and samples whenever a second since the start is over: `saw` is told what the
+    /// server had used by then. False if told to stop.
+    pub(crate) fn sleep_until(
+        &mut self,
+        end: Instant,
+        stop: &AtomicBool,
+        saw: &mut dyn FnMut(&Used),
+    ) -> bool {
+        loop {
+            let done = u32::try_from(self.seconds.len()).unwrap_or(u32::MAX);
+            let next = self.start + STEP * (done + 1);
+            if next > end {
+                return sleep_until(end, stop);
+            }
+            if !sleep_until(next, stop) {
+                return false;
+            }
+            let now = Look::take(&self.pids);
+            let passed = (now.at - self.last.at).as_secs_f64().max(1e-9);
+            let (used, stolen) =
+                (now.used.cpu_s(&self.last.used), now.stolen_s - self.last.stolen_s);
+            self.seconds.push((used / passed, stolen / passed));
+            saw(&now.used);
+            self.last = now;
+        }
+    }
+}
+
+impl Look {
+    fn take(pids: &[u32]) -> Self {
+        let all = now();
+        let stolen: f64 = all.values().map(|ticks| ticks.steal()).sum();
+        let stolen_s = stolen / TICKS / count(all.len().max(1));
+        Self { at: Instant::now(), used: Used::of(pids), stolen_s }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::Folder;
+    use std::sync::mpsc;
+    use std::thread;
+
+    /// A look at one process whose tasks have switched so often and waited so many seconds.
+    fn look(cpu_s: f64, tasks: &[(Key, f64, f64)]) -> Used {
+        let process = Process { user_s: cpu_s, kernel_s: cpu_s, read_bytes: None };
+        let task = |(key, switches, disk_wait_s): &(Key, f64, f64)| {
+            let task = Task { voluntary: *switches, involuntary: 1.0, disk_wait_s: *disk_wait_s };
+            (*key, task)
+        };
+        Used { processes: [((1, 0), process)].into(), tasks: tasks.iter().map(task).collect() }
+    }
+
+    /// The sums of a stretch with looks at its start, in its middle, and at its end.
+    fn sums(looks: [&Used; 3]) -> (Numbers, usize) {
+        let mut all = looks[0].clone();
+        looks[1..].iter().for_each(|look| all.saw(look));
+        all.since(looks[0], looks[2])
+    }
+
+    #[test]
+    fn all_tasks_count_and_not_the_first_alone() {
+        let first = look(1.0, &[((1, 0), 10.0, 0.5), ((2, 0), 7.0, 1.0)]);
+        let last = look(2.0, &[((1, 0), 12.0, 0.5), ((2, 0), 8.0, 3.25), ((3, 9), 5.0, 0.0)]);
+        let (sums, ended) = sums([&first, &first, &last]);
+        assert_eq!(ended, 0);
+        assert_eq!((sums["cpu_s"], sums["disk_wait_s"]), (2.0, 2.25));
+        assert_eq!((sums["voluntary_switches"], sums["involuntary_switches"]), (8.0, 1.0));
+        assert_eq!(sums["switches"], 9.0);
+        assert!(!sums.contains_key("read_bytes"), "which could not be read");
+        assert_eq!(last.cpu_s(&first), 2.0);
+    }
+
+    #[test]
+    fn of_tasks_that_wait_together_the_kernel_s_account_is_not_believed() {
+        let first = look(1.0, &[((1, 0), 10.0, 0.5), ((2, 0), 7.0, 1.0)]);
+        let last = look(2.0, &[((1, 0), 12.0, 2.0), ((2, 0), 8.0, 50_540.0)]);
+        assert!(!sums([&first, &first, &last]).0.contains_key("disk_wait_s"));
+        let alone = look(2.0, &[((1, 0), 12.0, 2.0), ((2, 0), 8.0, 1.0)]);
+        assert_eq!(sums([&first, &first, &alone]).0["disk_wait_s"], 1.5);
+    }
+
+    #[test]
+    fn what_ended_makes_no_sum_negative() {
+        let (long, short) = (((1, 0), 10.0, 0.0), ((2, 0), 1_000.0, 9.0));
+        let (both, one) = (look(1.0, &[long, short]), look(2.0, &[long]));
+        // At the start and not at the end; between them alone; its number given to another.
+        let other = look(2.0, &[long, ((2, 5), 3.0, 0.0)]);
+        for looks in [[&both, &both, &one], [&one, &both, &one], [&both, &both, &other]] {
+            let (sums, ended) = sums(looks);
+            assert_eq!(ended, 1, "{looks:?}");
+            for name in ["switches", "voluntary_switches", "involuntary_switches", "disk_wait_s"] {
+                assert!(!sums.contains_key(name), "{name} of {looks:?}");
+            }
+            assert!(sums.values().all(|value| *value >= 0.0), "{sums:?}");
+        }
+        // A process that ended keeps what it had used.
+        let none = Used::default();
+        assert_eq!(sums([&none, &both, &none]).0["cpu_s"], 2.0);
+        assert_eq!((both.gone(&none), none.gone(&both), both.gone(&one)), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_group_of_either_version_tells_its_processor_time() {
+        let folder = Folder::new("lab-test");
+        assert_eq!(of_group(&folder), None);
+        // Version 1 has a file of that name, too, without the number.
+        fs::write(folder.join("cpu.stat"), "nr_periods 0\nnr_throttled 0\n").unwrap();
+        assert_eq!(of_group(&folder), None);
+        fs::write(folder.join("cpuacct.usage"), "2500000000\n").unwrap();
+        assert_eq!(of_group(&folder), Some(2.5));
+        fs::write(folder.join("cpu.stat"), "usage_usec 1500000\nuser_usec 9\n").unwrap();
+        assert_eq!(of_group(&folder), Some(1.5));
+    }
+
+    /// What threads used is their process's, whether they live or not.
+    #[test]
+    fn threads_that_have_ended_keep_their_time() {
+        let me = [std::process::id()];
+        let before = Used::of_processes(&me);
+        let busy = || {
+            let clock = rustix::time::ClockId::ThreadCPUTime;
+            while rustix::time::clock_gettime(clock).tv_nsec < 30_000_000 {
+                std::hint::black_box((0..1_000_u32).sum::<u32>());
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|_| thread::spawn(busy)).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let used = Used::of_processes(&me).cpu_s(&before);
+        // 120 ms, of which the kernel tells whole ticks of each kind.
+        assert!(used >= 0.09, "{used}");
+    }
+
+    #[test]
+    fn the_kernels_tables_are_read() {
+        let me = std::process::id();
+        let (go, wait) = mpsc::channel::<()>();
+        let (told, tid) = mpsc::channel();
+        let sleeper = thread::spawn(move || {
+            told.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            let _ = wait.recv();
+        });
+        let tid = u32::try_from(tid.recv().unwrap()).unwrap();
+        let seen = Used::of(&[me]);
+        assert!(seen.tasks.keys().any(|(number, started)| *number == tid && *started > 0));
+        assert_eq!(seen.processes.len(), 1);
+        drop(go);
+        sleeper.join().unwrap();
+        assert!(Used::of(&[u32::MAX]).tasks.is_empty());
+    }
+
+    #[test]
+    fn each_second_is_sampled_once() {
+        let stop = AtomicBool::new(false);
+        let start = Instant::now() - Duration::from_millis(900);
+        let mut samples = Samples::start(Vec::new(), start);
+        samples.follow(vec![std::process::id()]);
+        let mut looks = 0;
+        let mut saw = |_: &Used| looks += 1;
+        assert!(samples.sleep_until(start + Duration::from_millis(1_050), &stop, &mut saw));
+        assert_eq!((samples.seconds.len(), looks), (1, 1));
+        let (used, stolen) = samples.seconds[0];
+        assert!(used >= 0.0 && stolen >= 0.0, "{samples:?}");
     }
 }
