@@ -40,18 +40,19 @@ pub struct Groups {
 impl Groups {
     /// The limit of the server's memory as the kernel has it, bytes.
     pub(super) fn memory_bytes(&self) -> Option<u64> {
-        let group = self.memory.as_deref()?;
-        let limit = |name: &str| std::fs::read_to_string(group.join(name)).ok();
-        let text = ["memory.limit_in_bytes", "memory.max"].into_iter().find_map(limit)?;
-        text.trim().parse().ok()
+        self.of_memory(["memory.limit_in_bytes", "memory.max"])
     }
 
     /// Memory of the group that has a limit, page cache included, bytes.
     pub(super) fn memory_used(&self) -> Option<u64> {
+        self.of_memory(["memory.usage_in_bytes", "memory.current"])
+    }
+
+    /// A number of the group whose memory is limited, by its names in versions 1 and 2.
+    fn of_memory(&self, names: [&str; 2]) -> Option<u64> {
         let group = self.memory.as_deref()?;
-        let used = |name: &str| std::fs::read_to_string(group.join(name)).ok();
-        let text = ["memory.usage_in_bytes", "memory.current"].into_iter().find_map(used)?;
-        text.trim().parse().ok()
+        let text = names.iter().find_map(|name| std::fs::read_to_string(group.join(name)).ok());
+        text?.trim().parse().ok()
     }
 }
 

@@ -18,20 +18,10 @@ pub const IN_PROCESS: &str = "simulated-in-process";
 /// Processors at most: as many as the kernel's usual set of them has room for.
 const CPUS_MAX: usize = 1_024;
 
-/// The shortest and longest things that a specification may ask for, each checked before anything
-/// is made.
-mod limit {
-    pub(super) const MTU: (u32, u32) = (576, 65_536);
-    pub(super) const ADDRESSES: (u8, u8) = (1, 250);
-    pub(super) const HEADS_MAX: u32 = 64;
-    pub(super) const SEEK_MS_MAX: f64 = 1_000.0;
-    pub(super) const MEMORY_MIN: u64 = 4 << 20;
-    pub(super) const MEMORY_SHARE_MAX: f64 = 100.0;
-    pub(super) const MEMORY_SCALE: (f64, f64) = (1.0, 10_000.0);
-    pub(super) const QUOTA_PERCENT: (u32, u32) = (1, 10_000);
-    pub(super) const DELAY_MS_MAX: f64 = 10_000.0;
-}
-
+/// The least memory that a server can start in, bytes.
+const MEMORY_MIN: u64 = 4 << 20;
+/// The most memory as a share of the files.
+const MEMORY_SHARE_MAX: f64 = 100.0;
 /// The real-time priority of what makes a processor slow.
 pub(super) const REALTIME_MAX: u32 = 49;
 
@@ -361,89 +351,68 @@ impl Spec {
 
     /// Everything in it that makes no sense, in words.
     pub fn faults(&self) -> Vec<String> {
+        let (cpu, files) = (&self.cpu, self.files.as_ref());
         let mut found = Vec::new();
+        let mut fault = |is_wrong: bool, what: String| found.extend(is_wrong.then_some(what));
+        for (name, value, least, most) in self.numbers() {
+            let is_within = (least..=most).contains(&value);
+            fault(!is_within, format!("{name}: {value} is not from {least} to {most}"));
+        }
         if let Some(network) = &self.network {
-            found.extend(network.faults());
+            for (name, sizes) in [("tcp_wmem", &network.tcp_wmem), ("tcp_rmem", &network.tcp_rmem)]
+            {
+                let three =
+                    sizes.split_whitespace().filter(|w| w.parse::<u32>().is_ok()).count() == 3;
+                let what = format!("network.{name}: three sizes in bytes, not `{sizes}`");
+                fault(!three && !sizes.is_empty(), what);
+            }
         }
         if let Some(disk) = &self.disk {
-            found.extend(disk.faults());
-            if self.files.is_none() && disk.image.is_none() && disk.size == 0 {
-                found.push("disk: needs files, an image or a size".to_owned());
-            }
+            fault(disk.bandwidth == 0, "disk.bandwidth: a disk has some".to_owned());
+            let is_empty = files.is_none() && disk.image.is_none() && disk.size == 0;
+            fault(is_empty, "disk: needs files, an image or a size".to_owned());
         }
-        if self.memory_bytes != 0 && self.memory_bytes < limit::MEMORY_MIN {
-            found.push(format!("memory: {} bytes are too few to start in", self.memory_bytes));
-        }
-        let shares = f64::MIN_POSITIVE..=limit::MEMORY_SHARE_MAX;
+        let memory = self.memory_bytes;
+        let what = format!("memory: {memory} bytes are too few to start in");
+        fault(memory != 0 && memory < MEMORY_MIN, what);
+        let shares = f64::MIN_POSITIVE..=MEMORY_SHARE_MAX;
         if let Some(share) = self.memory_share.filter(|share| !shares.contains(share)) {
-            found.push(format!("memory_share: {share} is not a share of the files"));
+            fault(true, format!("memory_share: {share} is not a share of the files"));
         }
-        outside(&mut found, "memory_scale", self.memory_scale, limit::MEMORY_SCALE, true);
-        outside(
-            &mut found,
-            "cpu.quota_percent",
-            self.cpu.quota_percent,
-            limit::QUOTA_PERCENT,
-            true,
-        );
-        outside(&mut found, "cpu.nice", self.cpu.nice, (-20, 19), false);
-        outside(&mut found, "cpu.realtime", self.cpu.realtime, (1, REALTIME_MAX - 1), true);
-        outside(&mut found, "cpu.left_percent", self.cpu.left_percent, (5, 99), true);
-        if self.cpu.left_percent > 0 && self.cpu.server.is_empty() {
-            found.push("cpu.left_percent: of which of the server's processors?".to_owned());
+        let of_none = cpu.left_percent > 0 && cpu.server.is_empty();
+        fault(of_none, "cpu.left_percent: of which of the server's processors?".to_owned());
+        if let Some(files) = files.filter(|files| !files.is_dir()) {
+            fault(true, format!("{}: not a directory", files.display()));
         }
-        if let Some(files) = self.files.as_ref().filter(|files| !files.is_dir()) {
-            found.push(format!("{}: not a directory", files.display()));
-        }
-        if self.pages != Pages::AsIs && self.files.is_none() && self.disk.is_none() {
-            found.push("pages: of which files?".to_owned());
-        }
-        if self.profile == Profile::Geneves && self.network.is_none() {
-            found.push("settings: geneves needs a network of its own to be set in".to_owned());
-        }
+        let of_none = self.pages != Pages::AsIs && files.is_none() && self.disk.is_none();
+        fault(of_none, "pages: of which files?".to_owned());
+        let unset = self.profile == Profile::Geneves && self.network.is_none();
+        fault(unset, "settings: geneves needs a network of its own to be set in".to_owned());
         found
     }
-}
 
-impl Network {
-    fn faults(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        outside(&mut found, "network.mtu", self.mtu, limit::MTU, false);
-        outside(&mut found, "network.addresses", self.addresses, limit::ADDRESSES, false);
-        outside(&mut found, "network.delay_ms", self.delay_ms, (0.0, limit::DELAY_MS_MAX), false);
-        for (name, sizes) in [("tcp_wmem", &self.tcp_wmem), ("tcp_rmem", &self.tcp_rmem)] {
-            let words = sizes.split_whitespace();
-            if !sizes.is_empty() && words.filter(|w| w.parse::<u32>().is_ok()).count() != 3 {
-                found.push(format!("network.{name}: three sizes in bytes, not `{sizes}`"));
-            }
+    /// The numbers that are given: the key, the value, and the least and the most that it may be.
+    fn numbers(&self) -> Vec<(&'static str, f64, f64, f64)> {
+        let cpu = &self.cpu;
+        let mut all = vec![
+            ("memory_scale", self.memory_scale, 1.0, 10_000.0),
+            ("cpu.quota_percent", cpu.quota_percent.into(), 1.0, 10_000.0),
+            ("cpu.realtime", cpu.realtime.into(), 1.0, f64::from(REALTIME_MAX - 1)),
+            ("cpu.left_percent", cpu.left_percent.into(), 5.0, 99.0),
+        ];
+        // Zero is none.
+        all.retain(|(_, value, ..)| *value != 0.0);
+        all.push(("cpu.nice", cpu.nice.into(), -20.0, 19.0));
+        if let Some(network) = &self.network {
+            all.push(("network.mtu", network.mtu.into(), 576.0, 65_536.0));
+            all.push(("network.addresses", network.addresses.into(), 1.0, 250.0));
+            all.push(("network.delay_ms", network.delay_ms, 0.0, 10_000.0));
         }
-        found
-    }
-}
-
-impl Disk {
-    fn faults(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        outside(&mut found, "disk.seek_ms", self.seek_ms, (0.0, limit::SEEK_MS_MAX), false);
-        if self.bandwidth == 0 {
-            found.push("disk.bandwidth: a disk has some".to_owned());
+        if let Some(disk) = &self.disk {
+            all.push(("disk.seek_ms", disk.seek_ms, 0.0, 1_000.0));
+            all.push(("disk.heads", disk.heads.into(), 1.0, 64.0));
         }
-        outside(&mut found, "disk.heads", self.heads, (1, limit::HEADS_MAX), false);
-        found
-    }
-}
-
-fn outside<T: PartialOrd + Default + fmt::Display>(
-    found: &mut Vec<String>,
-    name: &str,
-    value: T,
-    (least, most): (T, T),
-    zero_is_none: bool,
-) {
-    let (none, within) = (zero_is_none && value == T::default(), least..=most);
-    if !none && !within.contains(&value) {
-        let (least, most) = within.into_inner();
-        found.push(format!("{name}: {value} is not from {least} to {most}"));
+        all
     }
 }
 

@@ -8,61 +8,47 @@ use super::{DescribedDisk, Record};
 impl Spec {
     /// What it asks for, part by part: the part's name, and what it is to be.
     pub fn words(&self) -> Vec<(&'static str, String)> {
-        let mut all = Vec::new();
-        if let Some(network) = &self.network {
-            all.push(("network", network.words()));
-        }
-        if self.memory_bytes > 0 {
-            let words = format!("{}, page cache included", size(self.memory_bytes));
-            all.push(("memory", words));
-        }
-        if let Some(disk) = &self.disk {
-            all.push(("disk", disk.words()));
-        }
-        match self.pages {
-            Pages::AsIs => {}
-            Pages::Cold => all.push(("page cache", "cold".to_owned())),
-            Pages::Warm => all.push(("page cache", "warm".to_owned())),
-        }
-        if self.cpu.left_percent > 0 {
-            let words = format!("{} % left of the server's", self.cpu.left_percent);
-            all.push(("processors", words));
-        }
-        if self.profile == Profile::Geneves {
-            all.push(("settings", "[G] table I".to_owned()));
-        }
-        if self.accounting {
-            all.push(("accounting", "waits for the disk".to_owned()));
-        }
-        all
+        let pages = match self.pages {
+            Pages::AsIs => None,
+            Pages::Cold => Some("cold".to_owned()),
+            Pages::Warm => Some("warm".to_owned()),
+        };
+        let (memory, left) = (self.memory_bytes, self.cpu.left_percent);
+        let settings = (self.profile == Profile::Geneves).then(|| "[G] table I".to_owned());
+        let parts = [
+            ("network", self.network.as_ref().map(Network::words)),
+            ("memory", (memory > 0).then(|| format!("{}, page cache included", size(memory)))),
+            ("disk", self.disk.as_ref().map(Disk::words)),
+            ("page cache", pages),
+            ("processors", (left > 0).then(|| format!("{left} % left of the server's"))),
+            ("settings", settings),
+            ("accounting", self.accounting.then(|| "waits for the disk".to_owned())),
+        ];
+        parts.into_iter().filter_map(|(part, words)| Some((part, words?))).collect()
     }
 }
 
 impl Record {
     /// What it became, part by part, from what was read back when it was made.
     pub fn words(&self) -> Vec<(&'static str, String)> {
-        let mut all = Vec::new();
-        if let Some(network) = &self.network {
-            let shaping =
-                if network.shaping.is_empty() { "not shaped" } else { network.shaping.as_str() };
+        let network = self.network.as_ref().map(|network| {
+            let shaping = Some(network.shaping.as_str()).filter(|words| !words.is_empty());
             let addresses = network.addresses.join(", ");
-            all.push(("network", format!("{addresses}; {}; {shaping}", network.links)));
-        }
-        if let Some(bytes) = self.memory_bytes {
-            all.push(("memory", size(bytes)));
-        }
-        if let Some(disk) = &self.disk {
-            all.push(("disk", disk.words()));
-        }
-        if !self.settings.is_empty() {
-            let settings = self.settings.iter().map(|one| format!("{} = {}", one.name, one.is));
-            all.push(("settings", settings.collect::<Vec<_>>().join("; ")));
-        }
-        if !self.left_alone.is_empty() {
-            let names = self.left_alone.join(", ");
-            all.push(("settings", format!("left alone, since the machine's: {names}")));
-        }
-        all
+            format!("{addresses}; {}; {}", network.links, shaping.unwrap_or("not shaped"))
+        });
+        let settings = self.settings.iter().map(|one| format!("{} = {}", one.name, one.is));
+        let settings = settings.collect::<Vec<_>>().join("; ");
+        let alone = self.left_alone.join(", ");
+        let alone =
+            (!alone.is_empty()).then(|| format!("left alone, since the machine's: {alone}"));
+        let parts = [
+            ("network", network),
+            ("memory", self.memory_bytes.map(size)),
+            ("disk", self.disk.as_ref().map(DescribedDisk::words)),
+            ("settings", Some(settings).filter(|words| !words.is_empty())),
+            ("settings", alone),
+        ];
+        parts.into_iter().filter_map(|(part, words)| Some((part, words?))).collect()
     }
 }
 
