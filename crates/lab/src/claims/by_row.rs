@@ -3,7 +3,7 @@
 use super::curves::Side;
 use super::derived::{derive, needs_cached, waits};
 use super::evidence::{Evidence, Found, GOOD, Shown, counted, number, show};
-use super::shown::{Asked, Part, all_among, any_part, located_ratio};
+use super::shown::{Asked, Part, all_among, located_ratio};
 use super::{Claim, Finding, Verdict};
 use crate::analysis::pairing::both;
 use crate::analysis::pairs;
@@ -246,7 +246,7 @@ impl<'a> Judging<'a> {
             return Err(missing.join(", "));
         }
         self.left_out.extend(missing);
-        Ok(any_part(all.iter().map(|asked| all_among(asked, all.len())).collect()))
+        Ok(Part::some(all.iter().map(|asked| all_among(asked, all.len())).collect()))
     }
 
     /// Looks at a comparison, at each of its rates.

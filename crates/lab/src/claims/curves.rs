@@ -134,19 +134,15 @@ impl<'a> Evidence<'a> {
         baseline: &str,
         expected: &Blocks,
     ) -> Found<Shown> {
-        let sides = self.sides(arm, baseline);
-        let over = Curves::of(&sides)?.peaks_over(expected);
-        let shown = Shown::best(over.ok_or_else(|| too_few(&sides))?);
-        Ok(shown.among(self.looks))
+        best(&self.sides(arm, baseline), |curves| curves.peaks_over(expected))
     }
 
     /// The best peak of some arms over the best of others, all over the same rates.
     pub(crate) fn best_of(above: &[Side<'_, '_>], below: &[Side<'_, '_>]) -> Found<Shown> {
-        let sides: Vec<Side<'_, '_>> = above.iter().chain(below).copied().collect();
+        let sides = [above, below].concat();
         let places: Vec<usize> = (0..sides.len()).collect();
         let (one, other) = places.split_at(above.len());
-        let best = Curves::of(&sides)?.peaks(one, other).ok_or_else(|| too_few(&sides))?;
-        Ok(Shown::best(best).among(above[0].0.looks))
+        best(&sides, |curves| curves.peaks(one, other))
     }
 
     fn sides<'s>(&self, arm: &'s str, baseline: &'s str) -> [Side<'a, 's>; 2] {
@@ -156,16 +152,12 @@ impl<'a> Evidence<'a> {
     /// What an arm still answers at the highest rate, as a share of its peak, over the same of
     /// another.
     pub(crate) fn kept_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
-        let sides = self.sides(arm, baseline);
-        let kept = Curves::of(&sides)?.kept().ok_or_else(|| too_few(&sides))?;
-        Ok(Shown::best(kept).among(self.looks))
+        best(&self.sides(arm, baseline), Curves::kept)
     }
 
     /// What an arm still answers at the highest rate over its peak.
     pub(crate) fn kept(&self, arm: &str) -> Found<Shown> {
-        let sides = [(*self, arm)];
-        let kept = Curves::of(&sides)?.last_over_peak().ok_or_else(|| too_few(&sides))?;
-        Ok(Shown::best(kept).among(self.looks))
+        best(&[(*self, arm)], Curves::last_over_peak)
     }
 
     /// The areas under the curves of two arms compared.
@@ -175,9 +167,14 @@ impl<'a> Evidence<'a> {
     }
 }
 
-fn too_few(sides: &[Side<'_, '_>]) -> String {
-    let arms: Vec<&str> = sides.iter().map(|(_, arm)| *arm).collect();
-    format!("blocks with valid trials of {} at their best rates: four at least", arms.join(", "))
+/// The curves of some sides, compared.
+fn best(sides: &[Side<'_, '_>], of: impl FnOnce(&Curves) -> Option<Best>) -> Found<Shown> {
+    let best = of(&Curves::of(sides)?).ok_or_else(|| {
+        let arms: Vec<&str> = sides.iter().map(|(_, arm)| *arm).collect();
+        let arms = arms.join(", ");
+        format!("blocks with valid trials of {arms} at their best rates: four at least")
+    })?;
+    Ok(Shown::best(best).among(sides[0].0.looks))
 }
 
 fn two(sides: Vec<Blocks>) -> Found<(Blocks, Blocks)> {

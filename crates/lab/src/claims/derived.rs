@@ -1,10 +1,7 @@
 //! Numbers of a trial that are computed of several of its metrics and counters.
 
 use super::evidence::{Evidence, Found, counted, number};
-use crate::experiment::{
-    ArmNumber, ClaimAsk, ClaimRow, Compared, Comparison, DerivedNumber, Target, TrialNumber,
-    is_metric,
-};
+use crate::experiment::{ArmNumber, ClaimRow, DerivedNumber, Target, TrialNumber, is_metric};
 use crate::journal::Run;
 use crate::record::Record;
 
@@ -141,19 +138,7 @@ pub(crate) fn is_counted(run: &Run, id: &str) -> bool {
 
 /// Whether a row compares counts and nothing else.
 fn compares_counts(row: &ClaimRow) -> bool {
-    let mut each = row.asks.iter().flat_map(|ask| match ask {
-        ClaimAsk::One(one) => vec![&**one],
-        ClaimAsk::Any(any) => any.iter().flatten().collect(),
-    });
-    let is_of_counts = |one: &Comparison| match &one.of {
-        Compared::Ratio(of, _)
-        | Compared::Times(of, _)
-        | Compared::Value(of, _)
-        | Compared::Gap(of, _)
-        | Compared::Rise(of, _) => is_count(of),
-        Compared::Peak(_) | Compared::Change(..) | Compared::Kept(..) => false,
-    };
-    !row.asks.is_empty() && each.all(is_of_counts)
+    !row.asks.is_empty() && row.comparisons().all(|one| one.of.number().is_some_and(is_count))
 }
 
 fn is_count(number: &ArmNumber) -> bool {

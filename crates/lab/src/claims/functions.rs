@@ -6,7 +6,7 @@ use super::derived::waits;
 use super::evidence::{
     ARCHITECTURE, BEHIND, Evidence, Family, Found, ONLY_MAX, Shown, number, option, percent, show,
 };
-use super::shown::{Asked, Part, all_among, any, any_part};
+use super::shown::{Asked, Part, all_among, any};
 use super::{Finding, Verdict};
 use crate::claims::model;
 use crate::experiment::claim_row::range;
@@ -256,7 +256,7 @@ pub(super) fn g1(run: &Evidence<'_>) -> Found<Finding> {
     }
     let parts = few.iter().map(|both| all_among(both, few.len())).collect();
     let why = "peaks; one number of copies is enough, with one number of processors";
-    Ok(Finding::parts(told.join("; "), why, vec![any_part(parts)]).on(run.processors(4)))
+    Ok(Finding::parts(told.join("; "), why, vec![Part::some(parts)]).on(run.processors(4)))
 }
 
 /// No number of copies is the best with every number of processors.

@@ -230,7 +230,7 @@ impl Part {
 
     /// All of these are asked for: what is against it is told, else all that is open.
     fn every(parts: Vec<Self>) -> Self {
-        let verdict = every(&parts);
+        let verdict = of_parts(&parts, Verdict::Fails, Verdict::Holds);
         let blocks = parts.iter().map(|part| part.blocks).min().unwrap_or_default();
         let wanted = Self::decisive(parts, verdict);
         let needs = wanted.iter().map(|part| part.needs).max().unwrap_or_default();
@@ -240,8 +240,8 @@ impl Part {
 
     /// One of these is asked for: of what is open, or against it, one thing is told: what would
     /// soonest tell otherwise.
-    fn some(parts: Vec<Self>) -> Self {
-        let verdict = some(&parts);
+    pub(crate) fn some(parts: Vec<Self>) -> Self {
+        let verdict = of_parts(&parts, Verdict::Holds, Verdict::Fails);
         let blocks = parts.iter().map(|part| part.blocks).min().unwrap_or_default();
         let wanted = Self::decisive(parts, verdict);
         let others = wanted.len().saturating_sub(1);
@@ -277,32 +277,16 @@ pub(crate) fn any(asked: &[Asked]) -> Part {
     Part::some(asked.iter().map(|one| Part::of(one, (asked.len(), 1))).collect())
 }
 
-/// One of several parts is asked for.
-pub(crate) fn any_part(parts: Vec<Part>) -> Part {
-    Part::some(parts)
-}
-
-/// One that fails fails all, and one that is open leaves all open. Of nothing nothing can be told.
-fn every(parts: &[Part]) -> Verdict {
+/// A part with the verdict `first` decides; else one that is open leaves all open. Of nothing
+/// nothing can be told.
+fn of_parts(parts: &[Part], first: Verdict, last: Verdict) -> Verdict {
     let any = |verdict| parts.iter().any(|part| part.verdict == verdict);
-    if any(Verdict::Fails) {
-        Verdict::Fails
+    if any(first) {
+        first
     } else if parts.is_empty() || any(Verdict::CannotTell) {
         Verdict::CannotTell
     } else {
-        Verdict::Holds
-    }
-}
-
-/// One that holds is enough, and one that is open leaves all open.
-fn some(parts: &[Part]) -> Verdict {
-    let any = |verdict| parts.iter().any(|part| part.verdict == verdict);
-    if any(Verdict::Holds) {
-        Verdict::Holds
-    } else if parts.is_empty() || any(Verdict::CannotTell) {
-        Verdict::CannotTell
-    } else {
-        Verdict::Fails
+        last
     }
 }
 

@@ -319,7 +319,7 @@ impl<'a> World<'a> {
         run.experiment.claims = vec![row.id.clone()];
         let left = Evidence::new(&run).left();
         let mut names = BTreeSet::from([GOOD.to_owned()]);
-        for one in asked(row).chain(&row.given) {
+        for one in row.comparisons().chain(&row.given) {
             names.extend(numbers_of(one));
         }
         let mut random = Random::new(seed);
@@ -368,28 +368,10 @@ fn parts(derived: DerivedNumber, value: f64, window_s: f64, left: f64) -> Vec<Sh
     }
 }
 
-/// Comparisons that a row asks for.
-fn asked(row: &ClaimRow) -> impl Iterator<Item = &Comparison> {
-    row.asks.iter().flat_map(|ask| match ask {
-        ClaimAsk::One(one) => vec![&**one],
-        ClaimAsk::Any(any) => any.iter().flatten().collect(),
-    })
-}
-
 /// Names of the numbers that are compared.
 fn numbers_of(one: &Comparison) -> Vec<String> {
-    match &one.of {
-        Compared::Ratio(of, _)
-        | Compared::Times(of, _)
-        | Compared::Value(of, _)
-        | Compared::Gap(of, _)
-        | Compared::Rise(of, _) => [Some(&of.name), of.over.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(ToString::to_string)
-            .collect(),
-        Compared::Peak(_) | Compared::Change(..) | Compared::Kept(..) => Vec::new(),
-    }
+    let both = one.of.number().map(|of| [Some(&of.name), of.over.as_ref()]);
+    both.into_iter().flatten().flatten().map(ToString::to_string).collect()
 }
 
 /// A comparison at each of its rates.
@@ -473,7 +455,7 @@ fn cases<'a>(experiment: &'a Experiment, row: &ClaimRow) -> Vec<Case<'a>> {
         }
     }
     let own = DerivedNumber::WaitingForDisk.name().to_owned();
-    let says_waits = asked(row).chain(&row.given).any(|one| numbers_of(one).contains(&own));
+    let says_waits = row.comparisons().chain(&row.given).any(|one| numbers_of(one).contains(&own));
     if (waits || row.needs.contains(&Need::Cached)) && !says_waits {
         cases.push(("without its disk or cache".to_owned(), right, !waits, Verdict::CannotTell));
     }

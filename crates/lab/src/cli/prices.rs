@@ -43,7 +43,7 @@ fn try_prices(options: &PricesOptions, stop: &AtomicBool) -> Result<u8, (u8, Str
         Some(path) => {
             let wrong = |why: String| (USAGE, format!("{}: {why}", path.display()));
             let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-            PriceList::parse(&text).map_err(|error| wrong(error.to_string()))?
+            PriceList::parse(&text).map_err(wrong)?
         }
         None => {
             let _working = Working::on("measuring prices");

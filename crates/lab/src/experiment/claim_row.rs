@@ -219,39 +219,75 @@ impl ClaimRow {
         Some(Claim::of_user(&self.id, says))
     }
 
+    /// Comparisons that it asks for, also those of candidates.
+    pub(crate) fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
+        self.asks.iter().flat_map(|ask| match ask {
+            ClaimAsk::One(one) => vec![&**one],
+            ClaimAsk::Any(any) => any.iter().flatten().collect(),
+        })
+    }
+
     /// Ranges that it asks for.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range> {
-        let of = |ask: &ClaimAsk| -> Vec<Range> {
-            match ask {
-                ClaimAsk::One(one) => vec![one.is],
-                ClaimAsk::Any(any) => any.iter().flatten().map(|one| one.is).collect(),
-            }
-        };
-        self.asks.iter().flat_map(of)
+        self.comparisons().map(|one| one.is)
     }
 }
 
-/// Text that names no number.
+impl Compared {
+    /// Number that is compared; throughput has no name here.
+    pub(crate) fn number(&self) -> Option<&ArmNumber> {
+        match self {
+            Self::Ratio(of, _)
+            | Self::Times(of, _)
+            | Self::Value(of, _)
+            | Self::Gap(of, _)
+            | Self::Rise(of, _) => Some(of),
+            Self::Peak(_) | Self::Change(..) | Self::Kept(..) => None,
+        }
+    }
+}
+
+/// Text that stands for nothing, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArmNumberError(String);
+pub struct ClaimTextError(String);
 
-impl Display for ArmNumberError {
+impl Display for ClaimTextError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} names no number: expected one such as \"p99_ms\", \"opens/replies\" or \
-             \"1000*disk_requests_per_s/good_per_s\"",
-            self.0
-        )
+        f.write_str(&self.0)
     }
 }
 
-impl Error for ArmNumberError {}
+impl Error for ClaimTextError {}
+
+/// Types that are read from a text and written as one.
+macro_rules! as_texts {
+    ($($type:ty),*) => {$(
+        impl TryFrom<String> for $type {
+            type Error = ClaimTextError;
+
+            fn try_from(text: String) -> Result<Self, ClaimTextError> {
+                Self::parse(&text)
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.to_string()
+            }
+        }
+    )*};
+}
+as_texts!(ArmNumber, Range);
 
 impl ArmNumber {
     /// Number that a text such as `100*opens/replies` names.
-    pub(super) fn parse(text: &str) -> Result<Self, ArmNumberError> {
-        let error = || ArmNumberError(text.to_owned());
+    pub(super) fn parse(text: &str) -> Result<Self, ClaimTextError> {
+        let error = || {
+            ClaimTextError(format!(
+                "{text:?} names no number: expected one such as \"p99_ms\", \"opens/replies\" or \
+                 \"1000*disk_requests_per_s/good_per_s\""
+            ))
+        };
         let (times, rest) = match text.split_once('*') {
             Some((times, rest)) => (times.trim().parse::<f64>().map_err(|_| error())?, rest),
             None => (1.0, text),
@@ -293,20 +329,6 @@ impl Display for ArmNumber {
         }
         write!(f, "{}", self.name)?;
         self.over.as_ref().map_or(Ok(()), |over| write!(f, "/{over}"))
-    }
-}
-
-impl TryFrom<String> for ArmNumber {
-    type Error = ArmNumberError;
-
-    fn try_from(text: String) -> Result<Self, ArmNumberError> {
-        Self::parse(&text)
-    }
-}
-
-impl From<ArmNumber> for String {
-    fn from(number: ArmNumber) -> Self {
-        number.to_string()
     }
 }
 
@@ -413,23 +435,6 @@ pub enum Range {
 
 use Range::{Above, Below, Equal, Unequal, Within};
 
-/// Text that is no range.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RangeError(String);
-
-impl Display for RangeError {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is no range: expected one such as \">1.05\", \"<0.9\", \"0.6..0.9\", \"=3%\" or \
-             \"!=3%\"",
-            self.0
-        )
-    }
-}
-
-impl Error for RangeError {}
-
 impl Range {
     /// Limits: the lower and the upper.
     pub fn limits(self) -> (f64, f64) {
@@ -458,7 +463,7 @@ impl Range {
     }
 
     /// Range that a text such as `>1.05` says.
-    pub(crate) fn parse(text: &str) -> Result<Self, RangeError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ClaimTextError> {
         let text = text.trim();
         let range = if let Some(low) = text.strip_prefix('>') {
             number(low).map(Above)
@@ -472,7 +477,12 @@ impl Range {
             let ends = text.split_once("..").and_then(|(a, b)| Some((number(a)?, number(b)?)));
             ends.filter(|(low, high)| low < high).map(|(low, high)| Within(low, high))
         };
-        range.ok_or_else(|| RangeError(text.to_owned()))
+        range.ok_or_else(|| {
+            ClaimTextError(format!(
+                "{text:?} is no range: expected one such as \">1.05\", \"<0.9\", \"0.6..0.9\", \
+                 \"=3%\" or \"!=3%\""
+            ))
+        })
     }
 }
 
@@ -503,20 +513,6 @@ impl Display for Range {
             Equal(share) => write!(f, "={share}"),
             Unequal(share) => write!(f, "!={share}"),
         }
-    }
-}
-
-impl TryFrom<String> for Range {
-    type Error = RangeError;
-
-    fn try_from(text: String) -> Result<Self, RangeError> {
-        Self::parse(&text)
-    }
-}
-
-impl From<Range> for String {
-    fn from(range: Range) -> Self {
-        range.to_string()
     }
 }
 

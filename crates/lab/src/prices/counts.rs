@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 /// Counters of the server that are added up, each with its factor.
 type Sum = &'static [(&'static str, f64)];
 
-/// Counts of a reply by the server's counters.
-const COUNTED: [(&str, Sum); 23] = [
+/// Names of all counts of a reply, and the counters of the server that each is of. The last three
+/// are waits of threads, requests of the disk, and the reply itself.
+pub(super) const COUNTS: [(&str, Sum); 26] = [
     ("accept", &[("accept_ok", 1.0)]),
     ("accept_empty", &[("accept_would_block", 1.0)]),
     ("connection", &[("connections_opened", 1.0)]),
@@ -36,20 +37,10 @@ const COUNTED: [(&str, Sum); 23] = [
     ("wake", &[("queue_wakes", 1.0), ("helper_completions", 1.0)]),
     ("user_switch", &[("fiber_runs", 1.0)]),
     ("clock", &[("wait_calls", 2.0)]),
+    ("kernel_switch", &[]),
+    ("disk", &[]),
+    ("reply", &[]),
 ];
-
-/// Names of all counts: those of counters, then waits of threads, requests of the disk, the reply.
-pub const COUNTS: [&str; COUNTED.len() + 3] = {
-    let mut all = ["kernel_switch"; COUNTED.len() + 3];
-    let mut at = 0;
-    while at < COUNTED.len() {
-        all[at] = COUNTED[at].0;
-        at += 1;
-    }
-    all[at + 1] = "disk";
-    all[at + 2] = "reply";
-    all
-};
 
 /// Wait mechanisms that have prices of their own.
 const WAIT_CALLS: [&str; 3] = ["epoll", "poll", "select"];
@@ -63,10 +54,10 @@ impl ReplyCounts {
     pub fn of(run: &Run, target: &Target, cell: &Cell) -> Option<Self> {
         let records: Vec<&Record> =
             analysis::of(run, cell).filter(|record| replies(record).is_some()).collect();
-        let of = |name: &&'static str| {
-            let values: Vec<f64> =
-                records.iter().filter_map(|record| counted(record, name, target)).collect();
-            (!values.is_empty()).then(|| (*name, median(&values)))
+        let of = |&(name, sum): &(&'static str, Sum)| {
+            let each = records.iter().filter_map(|record| counted(record, (name, sum), target));
+            let values: Vec<f64> = each.collect();
+            (!values.is_empty()).then(|| (name, median(&values)))
         };
         (!records.is_empty()).then(|| Self(COUNTS.iter().filter_map(of).collect()))
     }
@@ -87,7 +78,7 @@ fn replies(record: &Record) -> Option<f64> {
 }
 
 /// A count of a trial for each reply.
-fn counted(record: &Record, name: &str, target: &Target) -> Option<f64> {
+fn counted(record: &Record, (name, sum): (&str, Sum), target: &Target) -> Option<f64> {
     let replies = replies(record)?;
     let metric = |name: &str| record.metrics.get(name).copied();
     match name {
@@ -103,7 +94,6 @@ fn counted(record: &Record, name: &str, target: &Target) -> Option<f64> {
     if own.is_some_and(|own| *own != poller(target)) {
         return None;
     }
-    let (_, sum) = COUNTED.iter().find(|(known, _)| *known == name)?;
     let of = |(counter, factor): &(&str, f64)| Some(factor * record.counters.get(*counter)?);
     let found: Vec<f64> = sum.iter().filter_map(of).collect();
     (!found.is_empty()).then(|| found.iter().sum::<f64>().max(0.0) / replies)

@@ -5,8 +5,6 @@ use crate::stats::Random;
 use regatta_load::named;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::error::Error;
-use std::fmt::{self, Display, Formatter};
 
 /// Lists of the papers.
 const FILES: [&str; 4] = [
@@ -30,7 +28,7 @@ pub struct PriceList {
     /// none.
     #[serde(default)]
     pub like: String,
-    /// Each price by its name, which is that of a count ([`COUNTS`]) or says what it is.
+    /// Each price by its name, which is that of a count or says what it is.
     pub price: BTreeMap<String, Price>,
 }
 
@@ -88,35 +86,6 @@ impl PriceBasis {
     }
 }
 
-/// Fault of a list of prices.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PriceError {
-    /// No TOML, or a key that is missing or unknown.
-    Text(String),
-    /// The price of this name has a value outside of its spread, or one below 0.
-    Spread(String),
-    /// The price of this name has no use: its name is that of no count.
-    Unused(String),
-}
-
-impl Display for PriceError {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(why) => f.write_str(why),
-            Self::Spread(name) => {
-                write!(f, "price.{name}: value has to be within spread, which is [low, high]")
-            }
-            Self::Unused(name) => write!(
-                f,
-                "price.{name}: no count has that name; expected one of {}, or a basis",
-                COUNTS.join(", ")
-            ),
-        }
-    }
-}
-
-impl Error for PriceError {}
-
 impl PriceUnit {
     /// Seconds of one; `None` if it is no time.
     pub fn seconds(self) -> Option<f64> {
@@ -130,14 +99,19 @@ impl PriceUnit {
 
 impl PriceList {
     /// Reads a list.
-    pub fn parse(text: &str) -> Result<Self, PriceError> {
-        let list: Self =
-            toml::from_str(text).map_err(|error| PriceError::Text(error.to_string()))?;
-        let is_count = |name: &String| COUNTS.contains(&name.as_str());
+    ///
+    /// # Errors
+    /// No TOML, a key that is missing or unknown, a value outside of its spread or below 0, or a
+    /// price without a use.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let list: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        let names = COUNTS.map(|(name, _)| name);
+        let is_count = |name: &String| names.contains(&name.as_str());
         for (name, price) in &list.price {
             let [low, high] = price.spread;
             if !(0.0 <= low && low <= price.value && price.value <= high && high.is_finite()) {
-                return Err(PriceError::Spread(name.clone()));
+                let what = "value has to be within spread, which is [low, high]";
+                return Err(format!("price.{name}: {what}"));
             }
             let is_used = match price.basis {
                 PriceBasis::Each => is_count(name),
@@ -145,7 +119,10 @@ impl PriceList {
                 PriceBasis::Reply | PriceBasis::Fact => true,
             };
             if !is_used {
-                return Err(PriceError::Unused(name.clone()));
+                let names = names.join(", ");
+                return Err(format!(
+                    "price.{name}: no count has that name; expected one of {names}, or a basis"
+                ));
             }
         }
         Ok(list)

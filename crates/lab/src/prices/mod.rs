@@ -13,8 +13,8 @@ mod micro;
 mod tier;
 
 pub use check::{CheckedArm, CheckedPeak, PriceCheck};
-pub use counts::{COUNTS, ReplyCounts};
-pub use list::{Price, PriceBasis, PriceDraw, PriceError, PriceList, PriceUnit, papers};
+pub use counts::ReplyCounts;
+pub use list::{Price, PriceBasis, PriceDraw, PriceList, PriceUnit, papers};
 pub use micro::measure;
 pub use tier::{PricedClaim, priced};
 

@@ -66,7 +66,7 @@ fn by_list(run: &Run, row: &ClaimRow, list: &PriceList) -> Option<PricedClaim> {
     let evidence = Evidence::new(run);
     let priced = PricedArms::of(&evidence, row, list)?;
     let middle = PriceDraw::middle(list);
-    let each = row.asks.iter().flat_map(comparisons);
+    let each = row.comparisons();
     let numbers: Vec<String> = each.map(|one| priced.says(one, &middle)).collect::<Option<_>>()?;
     let mut random = Random::new(SEED);
     let mut held = 0;
@@ -82,13 +82,6 @@ fn by_list(run: &Run, row: &ClaimRow, list: &PriceList) -> Option<PricedClaim> {
         _ => Verdict::CannotTell,
     };
     Some(PricedClaim { mark: list.mark.clone(), verdict, share, numbers: numbers.join("; ") })
-}
-
-fn comparisons(ask: &ClaimAsk) -> Vec<&Comparison> {
-    match ask {
-        ClaimAsk::One(one) => vec![&**one],
-        ClaimAsk::Any(any) => any.iter().flatten().collect(),
-    }
 }
 
 /// Sides of a comparison that the calculator can make: of peaks, or of processor time.
@@ -121,7 +114,7 @@ impl PricedArms {
     /// `None` if something cannot be priced, or nothing that differs has a price.
     fn of(run: &Evidence<'_>, row: &ClaimRow, list: &PriceList) -> Option<Self> {
         let mut targets: Vec<&Target> = Vec::new();
-        for one in row.asks.iter().flat_map(comparisons) {
+        for one in row.comparisons() {
             let ([above, below], _) = sides(one)?;
             for name in above.into_iter().chain(below) {
                 let target = run.regattas().find(|target| target.name == name)?;
