@@ -76,7 +76,8 @@ pub(super) fn differs(run: &Evidence<'_>, id: &str, decides: &[ScaleNumber]) -> 
     Some(far.collect::<Vec<_>>().join("; ")).filter(|far| !far.is_empty())
 }
 
-/// Numbers that decide a claim of a paper and that the run does not tell, in words; None: no number.
+/// Numbers that decide a claim of a paper and that the run does not tell, in words; None: no
+/// number.
 pub(super) fn unknown(run: &Evidence<'_>, id: &str, decides: &[ScaleNumber]) -> Option<String> {
     let (letter, _) = id.split_once('-').filter(|_| !decides.is_empty())?;
     let rows = rows(run, &format!("[{letter}]"));

@@ -362,9 +362,9 @@ fn read(counter: &mut Counter) -> Option<f64> {
 }
 
 /// The counters that are told of each stage, as `STAGE.COUNTER`.
-const STAGE_COUNTERS: &str = "queue_puts queue_takes queue_visits queue_wait_ns queue_len_max queue_wakes \
-    queue_refused merges stage_ns stage_refused decisions decisions_changed barrier_batches \
-    barrier_ns threads_busy_ns threads_idle_ns threads_open_max";
+const STAGE_COUNTERS: &str = "queue_puts queue_takes queue_visits queue_wait_ns queue_len_max \
+    queue_wakes queue_refused merges stage_ns stage_refused decisions decisions_changed \
+    barrier_batches barrier_ns threads_busy_ns threads_idle_ns threads_open_max";
 
 /// What the threads of each stage have taken from its queues, by stage and slot.
 type Takes = BTreeMap<String, BTreeMap<u64, f64>>;

@@ -14,8 +14,8 @@ pub enum Fault {
     Io { path: PathBuf, source: io::Error },
     /// An input of the command line cannot be read.
     Input { path: PathBuf, source: io::Error },
-    /// A file that is not in its format. Lines count from 1; 0 when no line is to blame. The path of
-    /// a stream without a name is `-`.
+    /// A file that is not in its format. Lines count from 1; 0 when no line is to blame. The path
+    /// of a stream without a name is `-`.
     Format { path: PathBuf, line: u64, what: String },
     /// A file set that is not what it claims to be.
     Damaged { files: u64, first: String },

@@ -163,7 +163,7 @@ fn a_second_message_that_is_malformed_is_answered_by_an_alert() {
     }
 }
 
-/// Where a session is resumed, the server's last message comes first, and the client then expects
+/// In a session that is resumed the server's last message comes first, and the client then expects
 /// sealed records. rustls has no alert for a message that is too long.
 #[test]
 fn a_resumed_session_has_no_alert_in_the_clear() {
