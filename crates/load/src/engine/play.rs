@@ -8,19 +8,18 @@
 //! as makes the slice its share. With a real-time priority the server then has exactly the rest.
 
 use super::arrivals::{Arrival, Rate, Schedule};
-use super::core::{Alarm, Broken, ConnId, Core};
+use super::core::{Alarm, Broken, ConnId, Core, Order};
 use super::exchange::{Reply, Step};
 use super::expect::Written;
+use super::fate::Fate;
 use super::plan::Plan;
 use super::tally::Second;
 use crate::number::{NS_PER_S, index};
 use crate::workload::alter::{Rewriting, Rewritten};
-use regatta_sys::connect::{ConnectSpec, connect, connected};
-use regatta_sys::wait::{Exact, WaitChange};
-use regatta_sys::{clock, recv, send_last, thread};
+use regatta_sys::wait::Exact;
+use regatta_sys::{clock, thread};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -407,9 +406,9 @@ impl Coming {
     }
 }
 
-/// Connections that may be on their way at once: a listener's queue is short.
-const CONNECTING_MAX: usize = 64;
-/// Longest wait for connections on their way.
+/// Idle connections that may be unanswered at once: a listener's queue is short.
+const UNANSWERED_MAX: u64 = 64;
+/// Longest wait for idle connections that are being made.
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Counts of the idle connections.
@@ -422,28 +421,53 @@ pub struct Idled {
     pub again: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Connecting,
-    /// Asked, and not yet answered.
-    Asked,
-    Held,
-}
-
-/// The idle connections of a load.
+/// The idle connections of a load, in a core of their own.
 #[derive(Debug)]
 pub(super) struct Idle<'p> {
-    plan: &'p Plan,
-    poll: Exact,
-    places: Vec<Option<(OwnedFd, Stage)>>,
-    empty: Vec<usize>,
-    connecting: usize,
-    held: u32,
-    opened: usize,
-    last_error: Option<io::Error>,
-    /// A connection could not be made in the last turn.
+    core: Core<'p>,
+    held: HeldOpen,
+}
+
+/// A model: each connection is asked once and then held.
+#[derive(Debug)]
+struct HeldOpen {
+    /// Whether each connection has been answered.
+    answered: Vec<bool>,
+    /// Connections to be made.
+    empty: Vec<u32>,
+    /// Connections that have been answered.
+    count: u32,
+    /// A connection ended in the last turn.
     refused: bool,
-    pub(super) done: Idled,
+    /// Fate of the last connection that ended.
+    last: Option<Fate>,
+    done: Idled,
+}
+
+impl HeldOpen {
+    fn fail(&mut self, number: u32, fate: Fate) {
+        (self.refused, self.last) = (true, Some(fate));
+        self.empty.push(number);
+    }
+}
+
+impl Play for HeldOpen {
+    fn reply(&mut self, _core: &mut Core<'_>, _conn: ConnId, reply: Reply) {
+        let answered = &mut self.answered[index(reply.owner.into())];
+        self.count += u32::from(!core::mem::replace(answered, true));
+    }
+
+    fn broken(&mut self, _core: &mut Core<'_>, _conn: ConnId, broken: Broken) {
+        let was_held = core::mem::take(&mut self.answered[index(broken.owner.into())]);
+        self.count -= u32::from(was_held);
+        let by_server = was_held || matches!(broken.fate, Fate::Reset | Fate::Truncated);
+        self.done.again += u64::from(by_server);
+        self.fail(broken.owner, broken.fate);
+    }
+
+    fn is_done(&self, _core: &Core<'_>) -> bool {
+        false
+    }
 }
 
 impl<'p> Idle<'p> {
@@ -453,119 +477,70 @@ impl<'p> Idle<'p> {
         wanted: u32,
         stopped: &mut dyn FnMut() -> bool,
     ) -> Result<Self, String> {
-        let count = usize::try_from(wanted).unwrap_or(usize::MAX);
-        let poll = Exact::new().map_err(|error| format!("idle connections: {error}"))?;
-        let mut idle = Self {
-            plan,
-            poll,
-            places: (0..count).map(|_| None).collect(),
-            empty: (0..count).collect(),
-            connecting: 0,
-            held: 0,
-            opened: 0,
-            last_error: None,
+        let core = Core::new(plan, 0).map_err(|error| format!("idle connections: {error}"))?;
+        let held = HeldOpen {
+            answered: vec![false; index(wanted.into())],
+            empty: (0..wanted).collect(),
+            count: 0,
             refused: false,
+            last: None,
             done: Idled { wanted, ..Idled::default() },
         };
+        let mut idle = Self { core, held };
         let timeout = Duration::from_nanos(plan.timeout_ns.min(3_600_000_000_000));
         let mut progress = (0, Instant::now());
-        while idle.held < wanted && !stopped() {
+        while idle.held.count < wanted && !stopped() {
             idle.turn(WAIT)?;
-            if idle.refused {
+            if idle.held.refused {
                 std::thread::sleep(WAIT);
             }
-            if idle.held > progress.0 {
-                progress = (idle.held, Instant::now());
+            let count = idle.held.count;
+            if count > progress.0 {
+                progress = (count, Instant::now());
             }
             if progress.1.elapsed() > timeout {
-                let why = idle.last_error.map_or(String::new(), |error| format!(": {error}"));
-                let held = idle.held;
-                return Err(format!("{held} of {wanted} idle connections could be made{why}"));
+                let why = idle.held.last.map_or(String::new(), |fate| format!(": {}", fate.name()));
+                return Err(format!("{count} of {wanted} idle connections could be made{why}"));
             }
         }
-        idle.done.least = idle.held;
+        idle.held.done.least = idle.held.count;
         Ok(idle)
     }
 
     /// Makes again what the server has closed. Waits for changes for at most `wait`.
     pub(super) fn turn(&mut self, wait: Duration) -> Result<(), String> {
-        self.refused = false;
-        while self.connecting < CONNECTING_MAX
-            && !self.refused
-            && let Some(at) = self.empty.pop()
+        let Self { core, held } = self;
+        core.now = clock::nanos();
+        held.refused = false;
+        // The load's line is for its own connections.
+        let line = core.plan.options.line_bits_per_s.map_or(0, |_| u32::MAX);
+        while core.open - u64::from(held.count) < UNANSWERED_MAX
+            && !held.refused
+            && let Some(number) = held.empty.pop()
         {
-            if let Err(error) = self.open(at) {
-                self.fail(at, error);
+            match core.open(number, line) {
+                Ok(conn) => {
+                    let due = core.now;
+                    core.offer(due);
+                    core.request(conn, Order { target: 0, client: 0, due, tries: 0 });
+                }
+                Err(fate) => held.fail(number, fate),
             }
         }
-        let changes = self.poll.wait(Some(wait)).map_err(|e| format!("idle connections: {e}"))?;
-        for number in 0..changes {
-            self.take(self.poll.change(number));
+        let changes = core.poll.wait(Some(wait)).map_err(|e| format!("idle connections: {e}"))?;
+        core.now = clock::nanos();
+        for at in 0..changes {
+            let change = core.poll.change(at);
+            if let Some(conn) = core.change(change) {
+                go_on(core, held, conn);
+            }
         }
-        self.done.least = self.done.least.min(self.held);
+        while let Some((due, alarm)) = core.timers.rung(core.now) {
+            ring(core, held, due, alarm);
+        }
+        failures(core, held);
+        held.done.least = held.done.least.min(held.count);
         Ok(())
-    }
-
-    fn open(&mut self, at: usize) -> io::Result<()> {
-        let (from, to) = (self.plan.source(self.opened), self.plan.server(self.opened));
-        self.opened += 1;
-        let fd = connect(&ConnectSpec { to, from, recv_buffer_bytes: 0 })?;
-        self.poll.add(fd.as_fd(), at as u64)?;
-        self.places[at] = Some((fd, Stage::Connecting));
-        self.connecting += 1;
-        Ok(())
-    }
-
-    fn take(&mut self, change: WaitChange) {
-        let at = usize::try_from(change.key).unwrap_or(usize::MAX);
-        let Some((fd, stage)) = &mut self.places[at] else { return };
-        let next = match *stage {
-            Stage::Connecting if !change.writable => return,
-            Stage::Connecting => {
-                self.connecting -= 1;
-                ask(fd, self.plan).map(|()| Stage::Asked)
-            }
-            before => drain(fd).map(|any| if any { Stage::Held } else { before }),
-        };
-        match next {
-            Ok(next) => {
-                self.held += u32::from(*stage == Stage::Asked && next == Stage::Held);
-                *stage = next;
-            }
-            Err(error) => {
-                self.held -= u32::from(*stage == Stage::Held);
-                self.done.again += u64::from(*stage != Stage::Connecting);
-                self.places[at] = None;
-                self.fail(at, error);
-            }
-        }
-    }
-
-    fn fail(&mut self, at: usize, error: io::Error) {
-        self.last_error = Some(error);
-        self.refused = true;
-        self.empty.push(at);
-    }
-}
-
-fn ask(fd: &OwnedFd, plan: &Plan) -> io::Result<()> {
-    connected(fd.as_fd())?;
-    // A request that does not fit in an empty send buffer is none.
-    send_last(fd.as_fd(), &plan.script.targets[0].bytes)?;
-    Ok(())
-}
-
-/// Throws away what has come; true if anything has.
-fn drain(fd: &OwnedFd) -> io::Result<bool> {
-    let mut bytes = [0; 16 << 10];
-    let mut any = false;
-    loop {
-        match recv(fd.as_fd(), &mut bytes) {
-            Ok(0) => return Err(io::ErrorKind::ConnectionReset.into()),
-            Ok(_) => any = true,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(any),
-            Err(error) => return Err(error),
-        }
     }
 }
 
@@ -624,7 +599,7 @@ impl<'p> Beside<'p> {
 
     pub(super) fn done(&self) -> (Option<Idled>, Option<Rewritten>) {
         let rewritten = self.rewriting.as_ref().map(|rewriting| rewriting.done);
-        (self.idle.as_ref().map(|idle| idle.done), rewritten)
+        (self.idle.as_ref().map(|idle| idle.held.done), rewritten)
     }
 }
 
