@@ -6,8 +6,6 @@
 //! before a request.
 
 use super::fault::{At, Fault};
-use crate::number::{id, index};
-use core::ops::Range;
 use regatta_http::Method;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -34,24 +32,18 @@ impl<'a> Request<'a> {
 
 /// Requests that belong together: the first is sent alone, the others at once after its reply.
 #[derive(Clone, Copy, Debug)]
-pub struct Burst<'a> {
-    session: &'a Session,
-    first: u32,
-    end: u32,
-}
+pub struct Burst<'a>(&'a [Entry]);
 
 impl<'a> Burst<'a> {
     /// Requests, in order; at least one.
     pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<'a>> + use<'a> {
-        let session = self.session;
-        let range = index(self.first.into())..index(self.end.into());
-        session.requests[range].iter().map(|entry| session.view(entry))
+        self.0.iter().map(Entry::view)
     }
 
     /// Think time between the last reply of this burst and the next burst, microseconds; `None`
     /// leaves it to the player's default. It means nothing after the last burst.
     pub fn think_us(&self) -> Option<u64> {
-        self.session.requests[index(self.first.into())].think_us
+        self.0[0].think_us
     }
 }
 
@@ -65,48 +57,52 @@ pub struct Hints {
     pub client: Option<u64>,
 }
 
-/// A session. Building one reuses the memory of the last: [`Session::clear`], then add.
+/// A session: bursts of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     pub hints: Hints,
-    text: Vec<u8>,
     requests: Vec<Entry>,
+    /// Bytes of targets and contents.
+    text_bytes: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     method: Method,
     starts_burst: bool,
-    target: Range<u32>,
-    contents: Range<u32>,
+    target: String,
+    contents: Vec<u8>,
     think_us: Option<u64>,
     reply_bytes: Option<u64>,
+}
+
+impl Entry {
+    fn view(&self) -> Request<'_> {
+        let Self { method, reply_bytes, .. } = *self;
+        Request { method, target: &self.target, contents: &self.contents, reply_bytes }
+    }
 }
 
 /// The most bytes of one session's targets and contents.
 pub const SESSION_BYTES_MAX: usize = 256 << 20;
 
 impl Session {
-    /// Forgets everything but the memory.
+    /// Forgets everything.
     pub fn clear(&mut self) {
         self.hints = Hints::default();
-        self.text.clear();
         self.requests.clear();
+        self.text_bytes = 0;
     }
 
     /// Adds a request to the last burst, or as the first of a new one. The first of a session
     /// always starts a burst.
     pub fn push(&mut self, request: Request<'_>, starts_burst: bool) {
-        assert!(self.text.len() < SESSION_BYTES_MAX, "readers bound their sessions");
-        let start = id(self.text.len());
-        self.text.extend_from_slice(request.target.as_bytes());
-        let middle = id(self.text.len());
-        self.text.extend_from_slice(request.contents);
+        self.text_bytes += request.target.len() + request.contents.len();
         self.requests.push(Entry {
             method: request.method,
             starts_burst: starts_burst || self.requests.is_empty(),
-            target: start..middle,
-            contents: middle..id(self.text.len()),
+            target: request.target.to_owned(),
+            contents: request.contents.to_owned(),
             think_us: None,
             reply_bytes: request.reply_bytes,
         });
@@ -127,40 +123,18 @@ impl Session {
         self.requests.is_empty()
     }
 
-    pub fn text_bytes(&self) -> usize {
-        self.text.len()
-    }
-
     pub fn bursts(&self) -> impl Iterator<Item = Burst<'_>> {
-        let mut first = 0;
-        core::iter::from_fn(move || {
-            let rest = self.requests.get(first..).filter(|rest| !rest.is_empty())?;
-            let more = rest[1..].iter().take_while(|entry| !entry.starts_burst).count();
-            let burst = Burst { session: self, first: id(first), end: id(first + 1 + more) };
-            first += 1 + more;
-            Some(burst)
-        })
+        self.requests.chunk_by(|_, next| !next.starts_burst).map(Burst)
     }
 
     pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<'_>> {
-        self.requests.iter().map(|entry| self.view(entry))
+        self.requests.iter().map(Entry::view)
     }
 
     /// Sum of the think times that the log gives between bursts, microseconds.
     pub fn think_total_us(&self) -> u64 {
         let last = self.requests.iter().rposition(|entry| entry.starts_burst).unwrap_or(0);
         self.requests[..last].iter().filter_map(|entry| entry.think_us).sum()
-    }
-
-    fn view(&self, entry: &Entry) -> Request<'_> {
-        let text =
-            |range: &Range<u32>| &self.text[index(range.start.into())..index(range.end.into())];
-        Request {
-            method: entry.method,
-            target: core::str::from_utf8(text(&entry.target)).expect("pushed as a str"),
-            contents: text(&entry.contents),
-            reply_bytes: entry.reply_bytes,
-        }
     }
 }
 
@@ -204,7 +178,12 @@ impl<R: BufRead> Reader<R> {
                         return Ok(true);
                     }
                 }
-                _ => self.request(session)?,
+                _ => {
+                    let mut line = core::mem::take(&mut self.line);
+                    let read = self.request(&mut line, session);
+                    self.line = line;
+                    read?;
+                }
             }
         }
         Ok(!session.is_empty())
@@ -242,20 +221,8 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    fn request(&mut self, session: &mut Session) -> Result<(), Fault> {
-        let starts_burst = !is_space(self.line[0]);
-        let mut line = core::mem::take(&mut self.line);
-        let result = self.request_line(&mut line, starts_burst, session);
-        self.line = line;
-        result
-    }
-
-    fn request_line(
-        &mut self,
-        line: &mut Vec<u8>,
-        starts_burst: bool,
-        session: &mut Session,
-    ) -> Result<(), Fault> {
+    fn request(&mut self, line: &mut Vec<u8>, session: &mut Session) -> Result<(), Fault> {
+        let starts_burst = !is_space(line[0]);
         let mut at = skip_space(line, 0);
         let target = at..word_end(line, at);
         at = target.end;
@@ -290,7 +257,7 @@ impl<R: BufRead> Reader<R> {
                 _ => return Err(self.wrong(format!("{word:?} is not method, think or contents"))),
             }
         }
-        let bytes = session.text_bytes() + target.len() + contents.len();
+        let bytes = session.text_bytes + target.len() + contents.len();
         if session.len() >= REQUESTS_MAX || bytes > SESSION_BYTES_MAX {
             return Err(self.wrong("a session that is too long"));
         }
