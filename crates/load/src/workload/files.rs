@@ -22,18 +22,11 @@ pub struct FileSet {
     names: Names,
 }
 
+/// Names by formula, or files in a list with their places in the order of their paths.
 #[derive(Clone, Debug)]
 enum Names {
     Specweb { dirs: u32, prefixes: Vec<String> },
-    Listed(List),
-}
-
-#[derive(Clone, Debug, Default)]
-struct List {
-    text: String,
-    ends: Vec<u64>,
-    entries: Vec<(u64, f64, Option<Box<str>>)>,
-    by_name: Vec<u32>,
+    Listed { files: Vec<Listed>, by_path: Vec<u32> },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -74,28 +67,32 @@ impl FileSet {
 
     /// A set from a list, whose order gives the ids. No path may be in it twice.
     pub fn listed(files: impl IntoIterator<Item = Listed>) -> Result<Self, Fault> {
-        let mut list = List::default();
-        for file in files {
-            if list.ends.len() >= index(LISTED_FILES_MAX.into()) {
-                return Err(Fault::usage(format!("more than {LISTED_FILES_MAX} files")));
-            }
-            list.text.push_str(&file.path);
-            list.ends.push(list.text.len() as u64);
-            list.entries.push((file.bytes, file.weight, file.sha256));
+        let most = index(LISTED_FILES_MAX.into());
+        let files: Vec<Listed> = files.into_iter().take(most + 1).collect();
+        if files.len() > most {
+            return Err(Fault::usage(format!("more than {LISTED_FILES_MAX} files")));
         }
-        let mut by_name: Vec<u32> = (0..id(list.ends.len())).collect();
-        by_name.sort_unstable_by(|&a, &b| list.name(a).cmp(list.name(b)));
-        if let Some(pair) = by_name.windows(2).find(|p| list.name(p[0]) == list.name(p[1])) {
-            return Err(Fault::usage(format!("{} is listed twice", list.name(pair[0]))));
+        let path = |at: u32| &*files[index(at.into())].path;
+        let mut by_path: Vec<u32> = (0..id(files.len())).collect();
+        by_path.sort_unstable_by(|&a, &b| path(a).cmp(path(b)));
+        if let Some(pair) = by_path.windows(2).find(|pair| path(pair[0]) == path(pair[1])) {
+            return Err(Fault::usage(format!("{} is listed twice", path(pair[0]))));
         }
-        list.by_name = by_name;
-        Ok(Self { names: Names::Listed(list) })
+        Ok(Self { names: Names::Listed { files, by_path } })
+    }
+
+    /// The entry of a file in a listed set.
+    fn entry(&self, file: FileId) -> Option<&Listed> {
+        match &self.names {
+            Names::Specweb { .. } => None,
+            Names::Listed { files, .. } => Some(&files[index(file.0.into())]),
+        }
     }
 
     pub fn len(&self) -> u32 {
         match &self.names {
             Names::Specweb { dirs, .. } => dirs * FILES_PER_DIR,
-            Names::Listed(list) => id(list.ends.len()),
+            Names::Listed { files, .. } => id(files.len()),
         }
     }
 
@@ -111,25 +108,21 @@ impl FileSet {
     pub fn dirs(&self) -> Option<u32> {
         match self.names {
             Names::Specweb { dirs, .. } => Some(dirs),
-            Names::Listed(_) => None,
+            Names::Listed { .. } => None,
         }
     }
 
     pub fn total_bytes(&self) -> u64 {
         match &self.names {
             Names::Specweb { dirs, .. } => u64::from(*dirs) * DIR_BYTES,
-            Names::Listed(list) => list.entries.iter().map(|entry| entry.0).sum(),
+            Names::Listed { files, .. } => files.iter().map(|entry| entry.bytes).sum(),
         }
     }
 
     pub fn bytes(&self, file: FileId) -> u64 {
-        match &self.names {
-            Names::Specweb { .. } => {
-                let in_dir = file.0 % FILES_PER_DIR;
-                file_bytes(in_dir / FILES_PER_CLASS, in_dir % FILES_PER_CLASS)
-            }
-            Names::Listed(list) => list.entries[index(file.0.into())].0,
-        }
+        let in_dir = file.0 % FILES_PER_DIR;
+        let by_formula = || file_bytes(in_dir / FILES_PER_CLASS, in_dir % FILES_PER_CLASS);
+        self.entry(file).map_or_else(by_formula, |entry| entry.bytes)
     }
 
     /// Size class, 0 to 3: below 1 KiB, 10 KiB, 100 KiB, and above. For SPEC's files this is the
@@ -140,18 +133,12 @@ impl FileSet {
 
     /// Weight of a listed file; 1 in other sets.
     pub fn weight(&self, file: FileId) -> f64 {
-        match &self.names {
-            Names::Specweb { .. } => 1.0,
-            Names::Listed(list) => list.entries[index(file.0.into())].1,
-        }
+        self.entry(file).map_or(1.0, |entry| entry.weight)
     }
 
     /// SHA-256 of a listed file whose contents are the user's.
     pub fn sha256(&self, file: FileId) -> Option<&str> {
-        match &self.names {
-            Names::Specweb { .. } => None,
-            Names::Listed(list) => list.entries[index(file.0.into())].2.as_deref(),
-        }
+        self.entry(file)?.sha256.as_deref()
     }
 
     /// Appends the path below the root, without a leading `/`.
@@ -169,7 +156,7 @@ impl FileSet {
                 out.push('_');
                 out.push(char::from_digit(in_dir % FILES_PER_CLASS, 10).unwrap_or('0'));
             }
-            Names::Listed(list) => out.push_str(list.name(file.0)),
+            Names::Listed { files, .. } => out.push_str(&files[index(file.0.into())].path),
         }
     }
 
@@ -182,9 +169,9 @@ impl FileSet {
     /// Appends the request target of a file: `/` and its path, percent-encoded.
     pub fn uri_into(&self, file: FileId, out: &mut String) {
         out.push('/');
-        match &self.names {
-            Names::Specweb { .. } => self.path_into(file, out),
-            Names::Listed(list) => encode(list.name(file.0), out),
+        match self.entry(file) {
+            None => self.path_into(file, out),
+            Some(entry) => encode(&entry.path, out),
         }
     }
 
@@ -200,14 +187,14 @@ impl FileSet {
                 (dir < *dirs && rest.len() == 18)
                     .then_some(FileId(dir * FILES_PER_DIR + class * FILES_PER_CLASS + k))
             }
-            Names::Listed(list) => {
+            Names::Listed { files, by_path } => {
                 let path = if target.starts_with('/') {
                     file_of_target(target)?
                 } else {
                     target.to_owned()
                 };
-                let at = list.by_name.binary_search_by(|&f| list.name(f).cmp(&path)).ok()?;
-                Some(FileId(list.by_name[at]))
+                let place = |&at: &u32| files[index(at.into())].path.cmp(&path);
+                by_path.binary_search_by(place).ok().map(|at| FileId(by_path[at]))
             }
         }
     }
@@ -236,10 +223,20 @@ impl FileSet {
     /// Reads every file below `root` and compares size and generated contents.
     pub fn verify(&self, root: &Path, watch: Watch<'_>) -> Result<(), Fault> {
         let mut buffer = vec![0; 64 << 10];
+        self.check(watch, |file, path| verify_file(root, path, self.bytes(file), &mut buffer))
+    }
+
+    /// Checks every file with `wrong`, which says what is wrong with one. Fails with the number of
+    /// these files and the first.
+    pub(crate) fn check(
+        &self,
+        watch: Watch<'_>,
+        mut wrong: impl FnMut(FileId, &str) -> Result<Option<String>, Fault>,
+    ) -> Result<(), Fault> {
         let (mut files, mut first) = (0, None);
         for file in self.ids() {
             let path = self.path(file);
-            if let Some(wrong) = verify_file(root, &path, self.bytes(file), &mut buffer)? {
+            if let Some(wrong) = wrong(file, &path)? {
                 files += 1;
                 first.get_or_insert_with(|| format!("{path}: {wrong}"));
             }
@@ -299,14 +296,6 @@ pub fn class_of(bytes: u64) -> u8 {
         1_024..10_240 => 1,
         10_240..102_400 => 2,
         _ => 3,
-    }
-}
-
-impl List {
-    fn name(&self, at: u32) -> &str {
-        let at = index(at.into());
-        let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        &self.text[index(start)..index(self.ends[at])]
     }
 }
 

@@ -79,9 +79,8 @@ pub fn scan(
 
 /// Reads every file below `root` and compares size and hash; files without a hash by size alone.
 pub fn verify(set: &FileSet, root: &Path, watch: Watch<'_>) -> Result<(), Fault> {
-    let (mut files, mut first) = (0, None);
-    for file in set.ids() {
-        let path = root.join(set.path(file));
+    set.check(watch, |file, path| {
+        let path = root.join(path);
         let same = match fs::metadata(&path) {
             Ok(found) if found.len() != set.bytes(file) => false,
             Ok(_) => match set.sha256(file) {
@@ -91,16 +90,8 @@ pub fn verify(set: &FileSet, root: &Path, watch: Watch<'_>) -> Result<(), Fault>
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(source) => return Err(Fault::Io { path, source }),
         };
-        if !same {
-            files += 1;
-            first.get_or_insert_with(|| format!("{}: changed since", set.path(file)));
-        }
-        if file.0.is_multiple_of(64) {
-            let (done, total) = (file.0.into(), set.len().into());
-            tell(watch, Progress { what: "files", done, total })?;
-        }
-    }
-    first.map_or(Ok(()), |first| Err(Fault::Damaged { files, first }))
+        Ok((!same).then(|| "changed since".to_owned()))
+    })
 }
 
 struct Scan<'a> {
