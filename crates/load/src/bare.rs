@@ -35,17 +35,28 @@ pub struct BareOptions {
 }
 
 /// Reason for which the bare loop ends or does not begin.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BareFault {
     /// The option `--listen` has no address.
+    #[error(
+        "--listen: \"{listen}\" is no address: {source}\n  hint: a host and a port, as in \
+         127.0.0.1:8080"
+    )]
     Listen { listen: String, source: io::Error },
     /// The option `--body` is over [`BODY_BYTES_MAX`].
+    #[error(
+        "--body: {0} is more than {most} bytes\n  hint: --file sends larger bodies",
+        most = BODY_BYTES_MAX
+    )]
     Body(u64),
     /// The option `--file` names no file to send.
+    #[error("--file: \"{}\" cannot be sent: {source}", .path.display())]
     File { path: PathBuf, source: io::Error },
     /// The kernel refuses the address.
+    #[error("cannot listen on {address}: {source}{}", hint(.address, .source))]
     Bind { address: SocketAddr, source: io::Error },
     /// A system call failed while the loop ran.
+    #[error("the bare loop cannot continue: {0}")]
     Loop(io::Error),
 }
 
@@ -59,37 +70,13 @@ impl BareFault {
     }
 }
 
-impl fmt::Display for BareFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Listen { listen, source } => write!(
-                f,
-                "--listen: \"{listen}\" is no address: {source}\n  hint: a host and a port, as in \
-                 127.0.0.1:8080"
-            ),
-            Self::Body(bytes) => write!(
-                f,
-                "--body: {bytes} is more than {BODY_BYTES_MAX} bytes\n  hint: --file sends larger \
-                 bodies"
-            ),
-            Self::File { path, source } => {
-                write!(f, "--file: \"{}\" cannot be sent: {source}", path.display())
-            }
-            Self::Bind { address, source } if source.kind() == io::ErrorKind::AddrInUse => {
-                let port = address.port();
-                write!(
-                    f,
-                    "cannot listen on {address}: {source}\n  hint: another process has it: \
-                     `ss -ltnp sport = :{port}` shows which"
-                )
-            }
-            Self::Bind { address, source } => write!(f, "cannot listen on {address}: {source}"),
-            Self::Loop(source) => write!(f, "the bare loop cannot continue: {source}"),
-        }
+fn hint(address: &SocketAddr, source: &io::Error) -> String {
+    if source.kind() != io::ErrorKind::AddrInUse {
+        return String::new();
     }
+    let port = address.port();
+    format!("\n  hint: another process has it: `ss -ltnp sport = :{port}` shows which")
 }
-
-impl std::error::Error for BareFault {}
 
 /// Length from which a file is sent with `sendfile`: below, a copy is cheaper.
 const SENDFILE_BYTES_MIN: u64 = 64 << 10;

@@ -1,27 +1,33 @@
 //! Faults of a workload as values with exit codes; directories and files that appear whole or not
 //! at all.
 
-use core::fmt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// Reason why a workload could not be made, read or inspected.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// Bad usage: every problem, one sentence each.
+    #[error("{}", .0.join("\n"))]
     Usage(Vec<String>),
     /// The file system refused.
+    #[error("{}: {source}", .path.display())]
     Io { path: PathBuf, source: io::Error },
     /// An input of the command line cannot be read.
+    #[error("{}: {source}", .path.display())]
     Input { path: PathBuf, source: io::Error },
     /// A file that is not in its format. Lines count from 1; 0 when no line is to blame. The path
     /// of a stream without a name is `-`.
+    #[error("{}{}: {what}", .path.display(), after_path(.line))]
     Format { path: PathBuf, line: u64, what: String },
     /// A file set that is not what it claims to be.
+    #[error("{files} files are not what they should be; the first: {first}")]
     Damaged { files: u64, first: String },
     /// Parts of a directory that cannot be read, a line for each; the work is done without them.
+    #[error("{}", .0.join("\n"))]
     Unread(Vec<String>),
     /// The caller asked to stop; what was half made is removed.
+    #[error("stopped")]
     Stopped,
 }
 
@@ -48,24 +54,9 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Usage(lines) | Self::Unread(lines) => f.write_str(&lines.join("\n")),
-            Self::Io { path, source } | Self::Input { path, source } => {
-                write!(f, "{}: {source}", path.display())
-            }
-            Self::Format { path, line: 0, what } => write!(f, "{}: {what}", path.display()),
-            Self::Format { path, line, what } => write!(f, "{}:{line}: {what}", path.display()),
-            Self::Damaged { files, first } => {
-                write!(f, "{files} files are not what they should be; the first: {first}")
-            }
-            Self::Stopped => f.write_str("stopped"),
-        }
-    }
+fn after_path(line: &u64) -> String {
+    if *line == 0 { String::new() } else { format!(":{line}") }
 }
-
-impl std::error::Error for Fault {}
 
 pub(crate) trait At<T> {
     fn at(self, path: &Path) -> Result<T, Fault>;
