@@ -37,25 +37,20 @@ pub struct BareOptions {
 /// Reason for which the bare loop ends or does not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum BareFault {
-    /// The option `--listen` has no address.
     #[error(
         "--listen: \"{listen}\" is no address: {source}\n  hint: a host and a port, as in \
          127.0.0.1:8080"
     )]
     Listen { listen: String, source: io::Error },
-    /// The option `--body` is over [`BODY_BYTES_MAX`].
     #[error(
         "--body: {0} is more than {most} bytes\n  hint: --file sends larger bodies",
         most = BODY_BYTES_MAX
     )]
     Body(u64),
-    /// The option `--file` names no file to send.
     #[error("--file: \"{}\" cannot be sent: {source}", .path.display())]
     File { path: PathBuf, source: io::Error },
-    /// The kernel refuses the address.
     #[error("cannot listen on {address}: {source}{}", hint(.address, .source))]
     Bind { address: SocketAddr, source: io::Error },
-    /// A system call failed while the loop ran.
     #[error("the bare loop cannot continue: {0}")]
     Loop(io::Error),
 }

@@ -139,12 +139,10 @@ impl Progress {
     }
 }
 
-/// The first line, after the bar and the time.
 fn rates(row: &Row) -> String {
     format!("offered {}/s, good {}/s", row.offered, row.good)
 }
 
-/// The second line.
 fn state(row: &Row) -> String {
     let sessions = match row.sessions {
         0 => String::new(),
@@ -155,7 +153,6 @@ fn state(row: &Row) -> String {
     format!("p50 {p50}, p99 {p99}, errors {errors}, in flight {in_flight}{sessions}")
 }
 
-/// Message of a thread.
 #[derive(Debug, Serialize, Deserialize)]
 enum Told {
     Second(Box<Second>),

@@ -30,7 +30,6 @@ impl ConnId {
     }
 }
 
-/// A request that is to be made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     pub(super) target: u32,
@@ -56,12 +55,10 @@ pub(super) struct Flight {
     pub(super) floor: u64,
 }
 
-/// End of a connection.
 #[derive(Debug)]
 pub(super) struct Broken {
     pub(super) owner: u32,
     pub(super) fate: Fate,
-    /// Requests that were lost with it.
     pub(super) lost: u32,
     /// Requests that can be made again: the connection had carried others and ended before a byte
     /// of their replies (RFC 9110 §9.2.2; httperf reconnects likewise).
@@ -332,7 +329,6 @@ impl<'p> Core<'p> {
         conn.more.then_some(id)
     }
 
-    /// The connect has an outcome.
     fn made(&mut self, id: ConnId) {
         let conn = &mut self.conns[id.at()];
         let Some(fd) = &conn.fd else { return };
@@ -489,7 +485,6 @@ impl Input {
     }
 }
 
-/// A reply in progress.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     pub(super) reading: Reading,
@@ -500,7 +495,6 @@ pub(super) struct Exchange {
     pub(super) bytes: u64,
 }
 
-/// Next part of a reply.
 #[derive(Debug, Default)]
 pub(super) enum Reading {
     #[default]
@@ -518,11 +512,8 @@ impl Exchange {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Alarm {
-    /// A connection's deadline may have passed.
     Deadline(u64),
-    /// A slow connection may read on.
     Read(u64),
-    /// Something of the model's own.
     Play(u64),
 }
 

@@ -29,7 +29,6 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
     pub(super) owner: u32,
-    /// Whether the connection may carry another one.
     pub(super) keep: bool,
 }
 
@@ -104,7 +103,6 @@ impl Core<'_> {
         false
     }
 
-    /// The alarm of a slow line has rung.
     pub(super) fn read_on(&mut self, id: ConnId) {
         let conn = &mut self.conns[id.at()];
         conn.more = true;
@@ -220,7 +218,6 @@ impl Core<'_> {
         progress
     }
 
-    /// The reply is whole: judges and records it.
     #[inline]
     fn complete(&mut self, at: usize) -> Reply {
         let conn = &mut self.conns[at];
@@ -316,7 +313,6 @@ impl Core<'_> {
         self.tally.seen.get_mut(at)
     }
 
-    /// Records the fate of a request.
     #[inline]
     pub(super) fn record(&mut self, flight: &Flight, fate: Fate, bytes: u64) {
         let now = self.now;

@@ -59,7 +59,6 @@ impl Written {
 pub(super) struct Local {
     path: PathBuf,
     copies: RwLock<Copies>,
-    /// The precompressed siblings, in the order of [`CODINGS`].
     siblings: [Option<Box<Local>>; CODINGS.len()],
 }
 
@@ -152,7 +151,6 @@ impl Copy {
     }
 }
 
-/// The comparison of one reply.
 #[derive(Debug, Default)]
 pub(super) enum Check {
     /// Nothing is compared.
@@ -321,12 +319,10 @@ impl Coded {
     }
 }
 
-/// Relevant fields of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) status: u16,
     pub(super) body: ResponseBody,
-    /// Whether the connection may carry another exchange.
     pub(super) keep: bool,
     /// Content-Length as stated, when the content itself does not come (HEAD).
     pub(super) stated: Option<u64>,

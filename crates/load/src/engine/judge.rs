@@ -121,7 +121,6 @@ impl Term {
     }
 }
 
-/// Facts for the judgement besides the result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Evidence {
     /// Requests that the schedule had in the measurement.
@@ -308,7 +307,6 @@ fn steadiness(rows: &[Row], open: bool) -> Steadiness {
     Steadiness::Steady
 }
 
-/// Mean of some seconds, and its standard error.
 struct Half {
     mean: f64,
     error: f64,

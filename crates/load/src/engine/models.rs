@@ -16,7 +16,6 @@ use crate::number::{id, index, nanos};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Part of one thread in a closed model.
 #[derive(Debug)]
 pub(super) struct Closed {
     slots: Vec<Option<ConnId>>,
@@ -144,7 +143,6 @@ impl Play for Closed {
 /// Requests that may wait for a connection.
 const WAITING_MAX: usize = 1_000_000;
 
-/// Part of one thread in an open model.
 #[derive(Debug)]
 pub(super) struct Open {
     coming: Coming,
@@ -295,7 +293,6 @@ struct Session {
     todo: VecDeque<Order>,
 }
 
-/// Part of one thread in a partly-open model.
 #[derive(Debug)]
 pub(super) struct Sessions {
     coming: Coming,

@@ -227,11 +227,9 @@ fn field(text: &str) -> Result<(String, String), String> {
 
 /// Time that each address of a name is tried.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
-/// The most connections of a closed model.
 pub(super) const CONNECTIONS_MAX: u32 = 1_000_000;
 /// The most threads, all processes together.
 pub(super) const WORKERS_MAX: u32 = 1_024;
-/// The longest time that an option may give.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 impl LoadOptions {
@@ -456,7 +454,6 @@ pub(super) fn take_up(
     Ok((taken, altered))
 }
 
-/// The logs, when none was named.
 fn logs(
     options: &mut LoadOptions,
     workload: &Workload,
@@ -485,7 +482,6 @@ fn logs(
     Ok(())
 }
 
-/// The model's own numbers.
 fn model(options: &mut LoadOptions, workload: &Workload, taken: &mut Taken) -> Result<(), String> {
     let offer = &workload.offer;
     let say = &mut taken.options;
@@ -623,7 +619,6 @@ fn bodies(options: &mut LoadOptions, workload: &Workload, taken: &mut Taken) {
     options.verify = Some(verify);
 }
 
-/// The file that is rewritten while it is served.
 fn alter(
     options: &LoadOptions,
     workload: &Workload,

@@ -19,7 +19,6 @@ use std::fs;
 /// The version of [`Outcome`]'s JSON form.
 pub(super) const FORMAT: u32 = 1;
 
-/// The result of a load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub format: u32,
@@ -38,7 +37,6 @@ pub struct Outcome {
     pub stamp: Stamp,
     /// Reasons of the stamp, and what could not be judged.
     pub reasons: Vec<Reason>,
-    /// The service level's terms.
     pub slo: Vec<Judged>,
     /// Decision on the service level; `None` if none was stated.
     #[serde(default)]
@@ -73,7 +71,6 @@ pub struct Outcome {
     pub idle: Option<Idled>,
     pub altered: Option<Rewritten>,
     pub lines: Lines,
-    /// Bodies compared.
     pub verified: u64,
     /// Bodies whose file changed while they were served.
     pub changed: u64,
@@ -92,9 +89,7 @@ pub struct Outcome {
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub workers: Vec<Health>,
-    /// The machine's counters over the whole run.
     pub kernel: Kernel,
-    /// The papers' verification rules (§4.2).
     pub rules: Vec<Ruling>,
     pub rows: Vec<Row>,
 }
@@ -123,7 +118,6 @@ impl Outcome {
         }
     }
 
-    /// Everything that was counted, not yet judged.
     pub(super) fn new(
         plan: &Plan,
         tallies: &[Tally],
@@ -381,7 +375,6 @@ impl Kernel {
         }
     }
 
-    /// Growth since `self`.
     pub(super) fn until_now(self) -> Self {
         let now = Self::read_of("self");
         Self {

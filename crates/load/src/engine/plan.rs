@@ -31,13 +31,11 @@ const SOURCES_SPREAD: u32 = 64;
 /// The most sources: 127.0.0.1 to 127.0.255.255.
 const SOURCES_MAX: u32 = 65_535;
 
-/// Everything that the threads of a load share.
 #[derive(Debug)]
 pub struct Plan {
     /// Options, with the workload's settings where they were open.
     pub options: LoadOptions,
     pub taken: Option<Taken>,
-    /// The file that is rewritten meanwhile.
     pub(super) altered: Option<alter::Target>,
     /// Clock of its versions; set before the first arrival.
     pub(super) written: Arc<OnceLock<Written>>,
@@ -169,7 +167,6 @@ impl Plan {
     }
 }
 
-/// Whether threads may run on all of these processors.
 fn pins(pins: &[usize]) -> Result<(), String> {
     let ours = affinity::allowed().map_err(|error| format!("--pin: {error}"))?;
     match pins.iter().find(|pin| !ours.contains(pin)) {
@@ -181,7 +178,6 @@ fn pins(pins: &[usize]) -> Result<(), String> {
     }
 }
 
-/// Whether every request has this field.
 fn has_field(options: &LoadOptions, name: &str) -> bool {
     options.fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
 }
@@ -424,7 +420,6 @@ fn sources(options: &LoadOptions, servers: &[SocketAddr]) -> Result<Vec<IpAddr>,
 pub(super) struct Target {
     pub(super) bytes: Box<[u8]>,
     pub(super) method: Method,
-    /// Length of the content, when it is known.
     pub(super) size: Option<u64>,
     /// Size class, 0 to 3; [`CLASS_UNKNOWN`] when the size is not known.
     pub(super) class: u8,
@@ -438,7 +433,6 @@ pub(super) const CLASS_UNKNOWN: u8 = 4;
 /// Classes with that one.
 pub(super) const CLASSES: usize = 5;
 
-/// Request of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) target: u32,
@@ -464,7 +458,6 @@ pub(super) struct Part {
     pub(super) at_us: Option<u64>,
 }
 
-/// Distinct requests, and sessions made of them.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     pub(super) targets: Vec<Target>,

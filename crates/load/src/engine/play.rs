@@ -37,7 +37,6 @@ pub(super) trait Play {
     fn alarm(&mut self, _core: &mut Core<'_>, _payload: u64, _due: u64) {}
     /// An exchange has ended; the connection is still open.
     fn reply(&mut self, core: &mut Core<'_>, conn: ConnId, reply: Reply);
-    /// A connection has ended.
     fn broken(&mut self, core: &mut Core<'_>, conn: ConnId, broken: Broken);
     fn is_done(&self, core: &Core<'_>) -> bool;
     /// The run is over: decides what never went out.
@@ -408,10 +407,8 @@ impl Coming {
 
 /// Idle connections that may be unanswered at once: a listener's queue is short.
 const UNANSWERED_MAX: u64 = 64;
-/// Longest wait for idle connections that are being made.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// Counts of the idle connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idled {
     pub wanted: u32,
@@ -433,9 +430,7 @@ pub(super) struct Idle<'p> {
 struct HeldOpen {
     /// Whether each connection has been answered.
     answered: Vec<bool>,
-    /// Connections to be made.
     empty: Vec<u32>,
-    /// Connections that have been answered.
     count: u32,
     /// A connection ended in the last turn.
     refused: bool,

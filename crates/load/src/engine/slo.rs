@@ -43,7 +43,6 @@ pub struct Judged {
 }
 
 crate::named! {
-    /// Decision on a whole service level.
     pub enum Verdict {
         /// Every term holds, the client's own lag included.
         Met = "met",

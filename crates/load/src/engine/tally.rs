@@ -31,7 +31,6 @@ pub enum Phase {
     Receive,
 }
 
-/// Times of the phases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
     /// Per connection, from the connect to its success.
@@ -43,13 +42,11 @@ pub struct Phases {
     pub timeouts: [u64; 4],
 }
 
-/// Counts of requests for files of one size class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Class {
     pub requests: u64,
     pub good: u64,
     pub timeouts: u64,
-    /// Content bytes of the good.
     pub bytes: u64,
     /// Their times: from when they were due, or in the closed model from when they were sent.
     pub times: Spectrum,
@@ -63,7 +60,6 @@ pub struct Seen {
     pub timeouts: u64,
     /// Time-outs that the server never acknowledged.
     pub unseen: u64,
-    /// Content bytes of the good.
     pub bytes: u64,
 }
 
@@ -122,13 +118,11 @@ pub struct Health {
     pub kept_ns: u64,
     /// Connects, sends and receives that failed for want of descriptors.
     pub descriptors_refused: u64,
-    /// Connects that failed for want of ports.
     pub ports_refused: u64,
     /// Requests that waited for a connection because as many as allowed were busy.
     pub waited: u64,
 }
 
-/// Everything that one thread counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Tally {
     /// Requests due in the measurement.
@@ -229,7 +223,6 @@ impl Class {
         self.times.add(&other.times);
     }
 
-    /// Counts a request that met its fate after `ns`.
     #[inline]
     pub(super) fn count(&mut self, fate: Fate, bytes: u64, ns: u64) {
         self.requests += 1;
@@ -280,7 +273,6 @@ impl Health {
     }
 }
 
-/// Counts of one second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Start, seconds after the run's.
@@ -314,7 +306,6 @@ pub struct Row {
     pub spread: Vec<(u64, u64)>,
 }
 
-/// Counts of one thread in one second.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Second {
     /// Counted fields of the row; `row()` computes the others.
@@ -363,7 +354,6 @@ const LONGEST_NS: u64 = 3_600 * 1_000_000_000;
 /// Bins of [`Hdr::spread`] in a factor of ten.
 const BINS_PER_DECADE: f64 = 8.0;
 
-/// A histogram of nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hdr(Histogram<u64>);
 
@@ -501,7 +491,6 @@ pub struct Spectrum {
     pub failed: u64,
 }
 
-/// Summary of a [`Spectrum`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Times that are known.
@@ -548,7 +537,6 @@ pub struct Percentile {
 }
 
 impl Spectrum {
-    /// An empty one, exact to 0.1 %.
     pub fn fine() -> Self {
         Self { times: Hdr::fine(), ..Self::default() }
     }

@@ -72,7 +72,6 @@ pub struct Rewriting {
     pub done: Rewritten,
 }
 
-/// Counts of a [`Rewriting`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rewritten {
     pub versions: u64,

@@ -10,7 +10,6 @@ pub enum Fault {
     /// Bad usage: every problem, one sentence each.
     #[error("{}", .0.join("\n"))]
     Usage(Vec<String>),
-    /// The file system refused.
     #[error("{}: {source}", .path.display())]
     Io { path: PathBuf, source: io::Error },
     /// An input of the command line cannot be read.
@@ -74,7 +73,6 @@ impl<T> At<T> for io::Result<T> {
     }
 }
 
-/// Progress of a long piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Work, for people: "files", "requests", "lines".

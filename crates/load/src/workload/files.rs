@@ -9,7 +9,6 @@ use std::fs::{self, File};
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::path::Path;
 
-/// The most files in a listed set.
 pub const LISTED_FILES_MAX: u32 = 10_000_000;
 
 /// A file of one set, by its place in it.
@@ -81,7 +80,6 @@ impl FileSet {
         Ok(Self { names: Names::Listed { files, by_path } })
     }
 
-    /// The entry of a file in a listed set.
     fn entry(&self, file: FileId) -> Option<&Listed> {
         match &self.names {
             Names::Specweb { .. } => None,

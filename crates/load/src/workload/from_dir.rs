@@ -11,7 +11,6 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The most files that are taken from a directory.
 pub const FILES_MAX: usize = 1_000_000;
 /// Deepest directory that is looked into.
 pub const DEPTH_MAX: usize = 64;
@@ -38,7 +37,6 @@ pub struct Scanned {
 }
 
 impl Scanned {
-    /// The files, if everything could be read.
     pub fn whole(self) -> Result<FileSet, Fault> {
         if self.faults.is_empty() { Ok(self.set) } else { Err(Fault::Unread(self.faults)) }
     }

@@ -86,7 +86,6 @@ impl Rules {
     }
 }
 
-/// Counts of a log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
     pub lines: u64,
@@ -98,13 +97,11 @@ pub struct Observed {
     pub other_statuses: u64,
     /// Requests whose target names no file, left out.
     pub odd_targets: u64,
-    /// Requests for files beyond `files_max`, left out.
     pub beyond_files_max: u64,
     /// Requests for a file whose name is also a directory, left out.
     pub name_clashes: u64,
     /// Files whose size no line told; they have the median of the others.
     pub sizes_unknown: u64,
-    /// Requests kept.
     pub requests: u64,
     pub sessions: u64,
     /// Sessions that ended early because of a bound on memory.
@@ -127,7 +124,6 @@ pub struct Distilled {
     pub sessions: Sessions,
 }
 
-/// The sessions of a log, by start.
 #[derive(Debug)]
 pub struct Sessions {
     finished: Vec<Finished>,

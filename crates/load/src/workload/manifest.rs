@@ -59,7 +59,6 @@ pub enum Files {
     Users { root: PathBuf },
 }
 
-/// Arrival of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
@@ -97,14 +96,11 @@ pub struct Offer {
     /// Stretches of load, in order; empty for a constant one.
     pub phases: Vec<Phase>,
     pub warm_up_s: u32,
-    /// The file that is rewritten while it is served.
     pub altered: Option<Altered>,
 }
 
-/// Entry of a session log (§3.4).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Log {
-    /// Path in the workload's directory.
     pub path: String,
     pub sha256: String,
     pub sessions: u64,
@@ -202,7 +198,6 @@ pub fn popularity(law: Law, set: &FileSet) -> Result<Popularity, Fault> {
     }
 }
 
-/// Writes one session log, counting what goes by.
 #[derive(Debug)]
 pub struct LogWriter<'a> {
     out: BufWriter<File>,
@@ -272,7 +267,6 @@ crate::named! {
     }
 }
 
-/// Rewriting of the altered file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Altered {
     pub way: Way,
@@ -341,7 +335,6 @@ impl Tally {
         self.per_file[index(file.0.into())]
     }
 
-    /// Files that were asked for, and their bytes.
     pub fn distinct(&self, set: &FileSet) -> (u64, u64) {
         set.ids()
             .filter(|&file| self.of(file) > 0)

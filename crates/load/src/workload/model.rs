@@ -13,7 +13,6 @@ pub const PAGE_BYTES: u64 = 4_096;
 /// Bytes that the kernel reads ahead at most, by default.
 pub const READAHEAD_BYTES: u64 = 128 << 10;
 
-/// File as the models see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Item {
     /// Share of requests, p.

@@ -94,7 +94,6 @@ impl Alias {
         Self { keep: keep.into(), other: other.into() }
     }
 
-    /// Draws an index of the weights.
     pub fn draw(&self, random: &mut Pcg64) -> u32 {
         let (cell, fraction) = below(random, self.keep.len() as u64);
         let at = index(cell);

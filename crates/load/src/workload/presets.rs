@@ -28,7 +28,6 @@ pub struct Preset {
     pub offer: Offer,
 }
 
-/// The files of a preset.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Shape {
@@ -46,7 +45,6 @@ pub enum Shape {
     Surge { files: u32 },
 }
 
-/// A file of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PageAsset {

@@ -18,17 +18,14 @@ use std::io::{self, Write};
 /// Everything that `inspect` prints; its JSON form is this, field by field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The workload's name, or the path inspected.
     pub name: String,
     pub files: Files,
-    /// \[S\] Table 1 of this set.
     pub table_1: Vec<ReachRow>,
     /// Sizes, smallest first; empty when there are over 100.
     pub sizes: Vec<Size>,
     /// Offer of a workload, line speed included, as `regatta load --workload` reads it.
     pub offer: Option<Offered>,
     pub logs: Option<Logs>,
-    /// Predictions with their formulas.
     pub predictions: Vec<Prediction>,
 }
 
@@ -61,7 +58,6 @@ pub struct Class {
     pub byte_share: f64,
 }
 
-/// The files of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Size {
     pub bytes: u64,
@@ -88,10 +84,8 @@ pub struct Logs {
     pub sessions: u64,
     pub requests: u64,
     pub bursts: u64,
-    /// Requests for targets outside the set.
     pub unknown: u64,
     pub requests_per_session: f64,
-    /// Sessions per length.
     pub lengths: BTreeMap<usize, u64>,
     pub off_s_per_request: f64,
     /// Mean reply body, bytes.
@@ -101,17 +95,14 @@ pub struct Logs {
     pub distinct_bytes: u64,
     /// Σ (1 − (1 − p)^N).
     pub distinct_expected: f64,
-    /// Objections of §3.4's acceptance rules.
     pub problems: Vec<String>,
 }
 
-/// Number that a model predicts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     pub what: String,
     pub value: f64,
     pub unit: &'static str,
-    /// By which formula, with its numbers.
     pub formula: String,
 }
 

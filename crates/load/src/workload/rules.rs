@@ -5,13 +5,10 @@
 use crate::number::share;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Counts of one client and one file size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Client, from 0.
     pub client: u32,
     pub bytes: u64,
-    /// Requests, whatever became of them.
     pub requests: u64,
     pub timeouts: u64,
     /// Time-outs of requests that the server never accepted or read. \[S\] does not count them;
@@ -92,7 +89,6 @@ pub fn systor12(cells: &[Cell]) -> Vec<Breach> {
     judge.0
 }
 
-/// Requests and time-outs.
 type Sum = (u64, u64);
 
 #[derive(Default)]

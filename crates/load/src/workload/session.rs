@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 /// Microseconds in a second: think times are kept in whole microseconds.
 pub const US_PER_S: u64 = 1_000_000;
 
-/// Request of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     pub method: Method,
@@ -57,7 +56,6 @@ pub struct Hints {
     pub client: Option<u64>,
 }
 
-/// A session: bursts of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     pub hints: Hints,
@@ -83,7 +81,6 @@ impl Entry {
     }
 }
 
-/// The most bytes of one session's targets and contents.
 pub const SESSION_BYTES_MAX: usize = 256 << 20;
 
 impl Session {
