@@ -56,11 +56,15 @@ pub fn run(options: &LoadOptions) -> u8 {
     }
     let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
     let stop = AtomicBool::new(false);
-    let progress = Progress::new(&plan.options);
-    let mut tell = |row: &Row| progress.tell(row);
+    let bar = progress(&plan.options);
+    let mut tell = |row: &Row| {
+        bar.set_position(row.second + 1);
+        bar.set_prefix(rates(row));
+        bar.set_message(state(row));
+    };
     let mut watch = Watch { stop: &stop, signals: signals.as_ref(), tell: &mut tell };
     let outcome = perform(&plan, &mut watch);
-    progress.clear();
+    bar.finish_and_clear();
     match outcome.and_then(|outcome| publish(options, &outcome).map(|()| outcome)) {
         Ok(outcome) if outcome.meets_slo() => DONE,
         Ok(_) => FAILED,
@@ -107,36 +111,17 @@ fn say(problem: &str) {
 }
 
 /// The progress of one load, on standard error; silent when that is no terminal.
-#[derive(Debug)]
-pub(super) struct Progress(ProgressBar);
-
-impl Progress {
-    pub(super) fn new(options: &LoadOptions) -> Self {
-        let warm_up = options.warm_up.unwrap_or_default();
-        let seconds = options.duration.map(|time| (time + warm_up).as_secs());
-        let target = if options.progress {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let bar = ProgressBar::with_draw_target(seconds, target);
-        let style = match seconds {
-            Some(_) => ProgressStyle::with_template("{bar:20} {pos}/{len} s  {prefix}\n{msg}"),
-            None => ProgressStyle::with_template("{spinner} {pos} s  {prefix}\n{msg}"),
-        };
-        bar.set_style(style.expect("the templates are constant"));
-        Self(bar)
-    }
-
-    pub(super) fn tell(&self, row: &Row) {
-        self.0.set_position(row.second + 1);
-        self.0.set_prefix(rates(row));
-        self.0.set_message(state(row));
-    }
-
-    pub(super) fn clear(&self) {
-        self.0.finish_and_clear();
-    }
+fn progress(options: &LoadOptions) -> ProgressBar {
+    let warm_up = options.warm_up.unwrap_or_default();
+    let seconds = options.duration.map(|time| (time + warm_up).as_secs());
+    let target =
+        if options.progress { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = match seconds {
+        Some(_) => ProgressStyle::with_template("{bar:20} {pos}/{len} s  {prefix}\n{msg}"),
+        None => ProgressStyle::with_template("{spinner} {pos} s  {prefix}\n{msg}"),
+    };
+    let style = style.expect("the templates are constant");
+    ProgressBar::with_draw_target(seconds, target).with_style(style)
 }
 
 fn rates(row: &Row) -> String {

@@ -366,7 +366,7 @@ impl Sessions {
         if session.outstanding > 0 {
             self.pump(core, at);
         } else if session.step == end {
-            self.finish(core, at);
+            self.over(core, at, true);
         } else {
             let due = core.now.saturating_add(core.plan.think_ns(session.think_us));
             let payload = u64::from(session.generation) << 32 | u64::from(at);
@@ -376,16 +376,6 @@ impl Sessions {
 
     fn at_burst(&self, core: &Core<'_>, at: u32) -> bool {
         core.plan.script.steps[index(self.all[index(at.into())].step.into())].starts_burst
-    }
-
-    fn finish(&mut self, core: &mut Core<'_>, at: u32) {
-        let session = &self.all[index(at.into())];
-        if (core.from..core.until).contains(&session.born) {
-            core.tally.sessions.done += 1;
-            core.tally.sessions.lifetime.record(core.now.saturating_sub(session.born));
-            core.tally.sessions.length(session.replies);
-        }
-        self.remove(core, at);
     }
 
     /// The session fails; requests that were due go with it.
@@ -399,10 +389,21 @@ impl Sessions {
             }
         }
         todo.into_iter().for_each(|order| core.lose(order, fate));
+        self.over(core, at, false);
+    }
+
+    /// Counts a session that is done or has failed, and removes it.
+    fn over(&mut self, core: &mut Core<'_>, at: u32, done: bool) {
+        let session = &self.all[index(at.into())];
         if (core.from..core.until).contains(&session.born) {
-            core.tally.sessions.failed += 1;
-            core.tally.sessions.failtime.record(core.now.saturating_sub(session.born));
-            core.tally.sessions.length(session.replies);
+            let counted = &mut core.tally.sessions;
+            let (count, lives) = match done {
+                true => (&mut counted.done, &mut counted.lifetime),
+                false => (&mut counted.failed, &mut counted.failtime),
+            };
+            *count += 1;
+            lives.record(core.now.saturating_sub(session.born));
+            counted.length(session.replies);
         }
         self.remove(core, at);
     }

@@ -326,14 +326,13 @@ impl Maker {
             let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
             readers.push_back((client, Reader::new(BufReader::with_capacity(1 << 20, file), path)));
         }
-        let mut session = Session::default();
         while let Some((number, mut reader)) = readers.pop_front() {
-            if reader.read(&mut session).map_err(|fault| fault.to_string())? {
-                let own = session.hints.client.and_then(|client| u32::try_from(client).ok());
-                let client = if logs.len() == 1 { own.unwrap_or(0) } else { number };
-                self.session(&session, client.min(1 << 20))?;
-                readers.push_back((number, reader));
-            }
+            let Some(session) = reader.next() else { continue };
+            let session = session.map_err(|fault| fault.to_string())?;
+            let own = session.hints.client.and_then(|client| u32::try_from(client).ok());
+            let client = if logs.len() == 1 { own.unwrap_or(0) } else { number };
+            self.session(&session, client.min(1 << 20))?;
+            readers.push_back((number, reader));
         }
         if self.script.steps.is_empty() {
             return Err("the session logs hold no request".to_owned());

@@ -14,7 +14,7 @@ use super::manifest::{
 use super::popularity::{ALGORITHM, Law, Mix, Popularity};
 use super::presets::{self, Preset, Shape};
 use super::report::{self, Questions, Report, Subject};
-use super::session::{Reader, Session};
+use super::session::Reader;
 use super::specweb::{self, dirs_for_load};
 use super::think::{Pattern, Think, Trace, TraceSpec};
 use crate::number::rounded;
@@ -217,13 +217,11 @@ fn make_logs(
     watch: Watch<'_>,
 ) -> Result<(Vec<Log>, Tally), Fault> {
     let (mut logs, mut tally) = (Vec::new(), Tally::new(set));
-    let mut session = Session::default();
     let (mut done, total) = (0, spec.requests * u64::from(clients));
     for client in 0..clients {
         let head = format!("regatta session log 1: seed {}, client {client}", spec.seed);
         let mut log = LogWriter::create(set, dir, client, &head)?;
-        let mut trace = Trace::new(set, popularity, &TraceSpec { client, ..*spec });
-        while trace.read(&mut session) {
+        for session in Trace::new(set, popularity, &TraceSpec { client, ..*spec }) {
             log.write(&session)?;
             done += session.len() as u64;
             if done % 4_096 < session.len() as u64 {
@@ -346,12 +344,10 @@ fn find_workload(dir: &Path, watch: Watch<'_>) -> Result<Subject, Fault> {
     let set = workload.file_set(dir)?;
     let popularity = manifest::popularity(workload.law, &set)?;
     let mut tally = Tally::new(&set);
-    let mut session = Session::default();
     for log in &workload.logs {
         let path = dir.join(&log.path);
-        let mut reader = Reader::new(BufReader::new(File::open(&path).at(&path)?), &path);
-        while reader.read(&mut session)? {
-            tally.add(&set, &session);
+        for session in Reader::new(BufReader::new(File::open(&path).at(&path)?), &path) {
+            tally.add(&set, &session?);
             if tally.sessions.is_multiple_of(1 << 14) {
                 let done = tally.sessions;
                 tell(watch, Progress { what: "sessions", done, total: 0 })?;
@@ -392,10 +388,8 @@ fn find_log(path: &Path) -> Result<Subject, Fault> {
         Ok(Reader::new(BufReader::new(File::open(path).input(path)?), path))
     };
     let mut targets = BTreeMap::<String, (u64, u64)>::new();
-    let mut session = Session::default();
-    let mut reader = open()?;
-    while reader.read(&mut session)? {
-        for request in session.requests() {
+    for session in open()? {
+        for request in session?.requests() {
             let Some(file) = super::files::file_of_target(request.target) else { continue };
             let bytes = request.reply_bytes.or_else(|| specweb::bytes_of_name(&file));
             let seen = targets.entry(file).or_default();
@@ -407,9 +401,8 @@ fn find_log(path: &Path) -> Result<Subject, Fault> {
     let set = FileSet::listed(targets.into_iter().map(listed))?;
     let popularity = manifest::popularity(Law::Counted, &set)?;
     let mut tally = Tally::new(&set);
-    let mut reader = open()?;
-    while reader.read(&mut session)? {
-        tally.add(&set, &session);
+    for session in open()? {
+        tally.add(&set, &session?);
     }
     let name = path.display().to_string();
     Ok(Subject { name, set, popularity, workload: None, logs: Some((tally, 1)) })

@@ -410,10 +410,10 @@ impl Sessions {
         mut each: impl FnMut(&Session) -> Result<(), Fault>,
     ) -> Result<u64, Fault> {
         let (mut first_us, mut sessions) = (None, 0);
-        let (mut session, mut target) = (Session::default(), String::new());
+        let mut target = String::new();
         let (place, burst_gap_ms) = (&self.place, self.burst_gap_ms);
         for finished in &self.finished {
-            session.clear();
+            let mut session = Session::default();
             let mut waited_ms = 0_u64;
             for &(file, gap_ms) in &finished.requests {
                 waited_ms += u64::from(gap_ms);

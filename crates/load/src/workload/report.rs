@@ -333,12 +333,9 @@ fn offered(
     let logs = subject.logs.as_ref().map_or(1, |(_, logs)| (*logs).max(1));
     let generators = questions.generators.map_or(logs, |given| given.max(1).into());
     let sessions = model::session_rate(rate, mean, generators as f64);
-    out.add(
-        "session rate of each load generator",
-        sessions,
-        "sessions/s",
-        format!("rate / (requests per session · generators) = {rate} / ({mean:.3} · {generators})"),
-    );
+    let formula =
+        format!("rate / (requests per session · generators) = {rate} / ({mean:.3} · {generators})");
+    out.add("session rate of each load generator", sessions, "sessions/s", formula);
     let mean_bytes = model::mean_bytes(items);
     let formula = format!("8 · rate · mean body = 8 · {rate} · {mean_bytes:.1} B");
     out.add("body throughput if all is answered", 8e-6 * rate * mean_bytes, "Mbit/s", formula);
@@ -347,20 +344,16 @@ fn offered(
 fn connections(out: &mut Predictions, questions: &Questions, off: f64) {
     let response = questions.response_s;
     if let Some(rate) = questions.requests_per_s {
-        out.add(
-            "open connections",
-            model::open_connections(rate, off, response),
-            "connections",
-            format!("Little: rate · (off + response) = {rate} · ({off:.3} + {response:.3} s)"),
-        );
+        let open = model::open_connections(rate, off, response);
+        let formula =
+            format!("Little: rate · (off + response) = {rate} · ({off:.3} + {response:.3} s)");
+        out.add("open connections", open, "connections", formula);
     }
     if let Some(cap) = questions.connections_max {
-        out.add(
-            "rate at which the connection cap binds",
-            model::rate_cap(cap.into(), off, response),
-            "requests/s",
-            format!("Little: cap / (off + response) = {cap} / ({off:.3} + {response:.3} s)"),
-        );
+        let rate = model::rate_cap(cap.into(), off, response);
+        let formula =
+            format!("Little: cap / (off + response) = {cap} / ({off:.3} + {response:.3} s)");
+        out.add("rate at which the connection cap binds", rate, "requests/s", formula);
     }
 }
 
@@ -370,12 +363,8 @@ fn disk(out: &mut Predictions, questions: &Questions, items: &[Item], bytes: u64
     let che = |what: &str| {
         format!("Che: {what}, Σ s(1 − e^−pT) = {mib:.1} MiB, T = {:.0}", found.horizon)
     };
-    out.add(
-        "cache over file set",
-        found.ratio,
-        "",
-        format!("{mib:.1} MiB / whole pages of the set"),
-    );
+    let formula = format!("{mib:.1} MiB / whole pages of the set");
+    out.add("cache over file set", found.ratio, "", formula);
     out.add("page-cache hits by request", 100.0 * found.request_hit, "%", che("1 − Σ p·e^−pT"));
     out.add("page-cache hits by byte", 100.0 * found.byte_hit, "%", che("by Σ p·s"));
     out.add("disk bytes per request", found.miss_bytes, "bytes", che("Σ p·s·e^−pT"));
@@ -555,15 +544,8 @@ fn write_logs(logs: &Logs, out: &mut dyn Write) -> io::Result<()> {
 /// Least, quartiles, 90th and 99th percentile, and most requests per session.
 fn quantiles(logs: &Logs) -> Vec<(&'static str, usize)> {
     let total: u64 = logs.lengths.values().sum();
-    let marks = [
-        ("least", 0.0),
-        ("25 %", 0.25),
-        ("50 %", 0.5),
-        ("75 %", 0.75),
-        ("90 %", 0.9),
-        ("99 %", 0.99),
-        ("most", 1.0),
-    ];
+    let names = ["least", "25 %", "50 %", "75 %", "90 %", "99 %", "most"];
+    let marks = names.into_iter().zip([0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0]);
     let at = |share: f64| {
         let mut upto = 0;
         let reached = logs.lengths.iter().find(|&(_, &count)| {
@@ -572,7 +554,7 @@ fn quantiles(logs: &Logs) -> Vec<(&'static str, usize)> {
         });
         reached.map_or(0, |(&length, _)| length)
     };
-    marks.iter().map(|&(name, share)| (name, at(share))).collect()
+    marks.map(|(name, share)| (name, at(share))).collect()
 }
 
 /// A number with digits that its size deserves.

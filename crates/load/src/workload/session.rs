@@ -84,13 +84,6 @@ impl Entry {
 pub const SESSION_BYTES_MAX: usize = 256 << 20;
 
 impl Session {
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.hints = Hints::default();
-        self.requests.clear();
-        self.text_bytes = 0;
-    }
-
     /// Adds a request to the last burst, or as the first of a new one. The first of a session
     /// always starts a burst.
     pub fn push(&mut self, request: Request<'_>, starts_burst: bool) {
@@ -163,16 +156,14 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Reads the next session into `session`; `false` at the end of the log.
-    pub fn read(&mut self, session: &mut Session) -> Result<bool, Fault> {
-        session.clear();
-        session.hints = core::mem::take(&mut self.hints);
+    /// Reads up to the end of a session, or of the log.
+    fn read(&mut self, session: &mut Session) -> Result<(), Fault> {
         while self.next_line()? {
             match self.line.first() {
                 Some(b'#') => self.comment(session),
                 _ if self.line.iter().all(|&b| is_space(b)) => {
                     if !session.is_empty() {
-                        return Ok(true);
+                        break;
                     }
                 }
                 _ => {
@@ -183,7 +174,7 @@ impl<R: BufRead> Reader<R> {
                 }
             }
         }
-        Ok(!session.is_empty())
+        Ok(())
     }
 
     fn next_line(&mut self) -> Result<bool, Fault> {
@@ -308,15 +299,14 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// Sessions as an iterator of owned values, for those who keep them.
 impl<R: BufRead> Iterator for Reader<R> {
     type Item = Result<Session, Fault>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut session = Session::default();
+        let hints = core::mem::take(&mut self.hints);
+        let mut session = Session { hints, ..Session::default() };
         match self.read(&mut session) {
-            Ok(true) => Some(Ok(session)),
-            Ok(false) => None,
+            Ok(()) => (!session.is_empty()).then_some(Ok(session)),
             Err(fault) => Some(Err(fault)),
         }
     }

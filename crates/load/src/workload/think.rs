@@ -299,7 +299,7 @@ impl TraceSpec {
     }
 }
 
-/// An iterator over the sessions of one client, and a source that reuses memory.
+/// An iterator over the sessions of one client.
 #[derive(Debug)]
 pub struct Trace<'a> {
     set: &'a FileSet,
@@ -325,14 +325,17 @@ impl<'a> Trace<'a> {
             target: String::new(),
         }
     }
+}
 
-    /// Makes the next session in `session`; `false` at the end.
-    pub fn read(&mut self, session: &mut Session) -> bool {
-        session.clear();
+impl Iterator for Trace<'_> {
+    type Item = Session;
+
+    fn next(&mut self) -> Option<Session> {
         if self.requests_left == 0 || self.sessions_left == 0 {
-            return false;
+            return None;
         }
         self.sessions_left -= 1;
+        let mut session = Session::default();
         session.hints.line_bits_per_s = self.line_bits_per_s;
         let n = self.requests_left.min(self.rhythm.start().into());
         for left in (0..n).rev() {
@@ -346,16 +349,7 @@ impl<'a> Trace<'a> {
             }
         }
         self.requests_left -= n;
-        true
-    }
-}
-
-impl Iterator for Trace<'_> {
-    type Item = Session;
-
-    fn next(&mut self) -> Option<Session> {
-        let mut session = Session::default();
-        self.read(&mut session).then_some(session)
+        Some(session)
     }
 }
 
@@ -512,9 +506,7 @@ mod trace_tests {
             let popularity = Popularity::specweb(650, mix);
             let mut tally = Tally::new(&set);
             let spec = TraceSpec { requests: 194_000, ..SPEC };
-            let mut trace = Trace::new(&set, &popularity, &spec);
-            let mut session = Session::default();
-            while trace.read(&mut session) {
+            for session in Trace::new(&set, &popularity, &spec) {
                 tally.add(&set, &session);
             }
             let problems = tally.problems(&set, &popularity);
