@@ -1,7 +1,7 @@
 //! A workload from a real access log: popularity, sizes, sessions by client and gap, arrivals.
 //!
-//! One pass. What its bounds cut off is counted and reported, never silent. Finished sessions stay
-//! in memory: 8 bytes for each request.
+//! One pass. What its bounds cut off is counted and reported, never silent. Sessions stay in memory:
+//! 8 bytes for each request, and some 100 for each session and its client.
 
 use super::access_log::{self, LINE_BYTES_MAX, Line};
 use super::fault::{At, Fault, Progress, Watch, tell};
@@ -15,7 +15,7 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, Read};
 use std::path::Path;
@@ -43,12 +43,6 @@ pub struct Rules {
     /// The most distinct files.
     #[arg(long, default_value_t = Rules::default().files_max, hide_default_value = true)]
     pub files_max: usize,
-    /// Sessions open at once; beyond, the one silent longest ends early. About 150 bytes each.
-    #[arg(skip = Rules::default().open_sessions_max)]
-    pub open_sessions_max: usize,
-    /// Requests of all open sessions; beyond, likewise. 8 bytes each.
-    #[arg(skip = Rules::default().open_requests_max)]
-    pub open_requests_max: usize,
     /// Requests of one session; beyond, it ends and another starts.
     #[arg(skip = Rules::default().session_requests_max)]
     pub session_requests_max: usize,
@@ -62,8 +56,6 @@ impl Default for Rules {
             split_agents: false,
             seed: 1,
             files_max: 1_000_000,
-            open_sessions_max: 200_000,
-            open_requests_max: 4_000_000,
             session_requests_max: 10_000,
         }
     }
@@ -78,9 +70,8 @@ impl Rules {
         if !(1..=index(LISTED_FILES_MAX.into())).contains(&self.files_max) {
             problems.push(format!("files must be 1 to {LISTED_FILES_MAX}"));
         }
-        let bounds = [self.open_sessions_max, self.open_requests_max, self.session_requests_max];
-        if bounds.contains(&0) || self.session_requests_max > REQUESTS_MAX {
-            problems.push(format!("bounds on sessions must be 1 or more, {REQUESTS_MAX} at most"));
+        if !(1..=REQUESTS_MAX).contains(&self.session_requests_max) {
+            problems.push(format!("requests of a session must be 1 to {REQUESTS_MAX}"));
         }
         problems
     }
@@ -126,17 +117,15 @@ pub struct Distilled {
 
 #[derive(Debug)]
 pub struct Sessions {
-    finished: Vec<Finished>,
+    visits: Vec<Visit>,
     place: Vec<Option<u32>>,
     burst_gap_ms: u32,
 }
 
 #[derive(Debug)]
-struct Finished {
+struct Visit {
     /// Start, microseconds since 1970.
     start_us: u64,
-    /// Order of arrival among equal starts.
-    number: u64,
     /// Number of the file, and the gap before the request, milliseconds.
     requests: Vec<(u32, u32)>,
 }
@@ -187,11 +176,10 @@ struct Still {
     rules: Rules,
     observed: Observed,
     files: Files,
-    open: HashMap<u64, Open>,
-    /// (when, session, client), one per open session.
-    due: BinaryHeap<Reverse<(u64, u64, u64)>>,
-    open_requests: usize,
-    finished: Vec<Finished>,
+    /// By start.
+    visits: Vec<Visit>,
+    /// Place of each client's last visit, and the time of its last request.
+    last: HashMap<u64, (usize, u64)>,
     hasher: RandomState,
     jitter: Pcg64,
     now_us: u64,
@@ -201,19 +189,13 @@ struct Still {
 #[derive(Default)]
 struct Files {
     by_name: HashMap<Rc<str>, u32>,
-    names: Vec<Rc<str>>,
     seen: Vec<Seen>,
 }
 
-#[derive(Clone, Copy, Default)]
 struct Seen {
+    name: Rc<str>,
     requests: u64,
     bytes: Option<u64>,
-}
-
-struct Open {
-    session: Finished,
-    last_us: u64,
 }
 
 impl Still {
@@ -222,10 +204,8 @@ impl Still {
             rules,
             observed: Observed::default(),
             files: Files::default(),
-            open: HashMap::new(),
-            due: BinaryHeap::new(),
-            open_requests: 0,
-            finished: Vec::new(),
+            visits: Vec::new(),
+            last: HashMap::new(),
             hasher: RandomState::new(),
             jitter: stream(rules.seed, 0, Purpose::Arrival),
             now_us: 0,
@@ -259,7 +239,6 @@ impl Still {
         self.observed.requests += 1;
         self.rate.add(line.at_us / 1_000_000);
         self.now_us = self.now_us.max(line.at_us);
-        self.expire();
         self.add(line, file);
     }
 
@@ -267,79 +246,36 @@ impl Still {
         let agent = if self.rules.split_agents { &*line.agent } else { "" };
         let client = self.hasher.hash_one((&*line.client, agent));
         let gap_us = self.rules.session_gap_s * 1_000_000;
-        if let Some(open) = self.open.get_mut(&client) {
-            let fits = open.session.requests.len() < self.rules.session_requests_max;
-            if fits && line.at_us.saturating_sub(open.last_us) <= gap_us {
-                let gap_ms = line.at_us.saturating_sub(open.last_us) / 1_000;
-                open.session.requests.push((file, u32::try_from(gap_ms).unwrap_or(u32::MAX)));
-                open.last_us = open.last_us.max(line.at_us);
-                self.open_requests += 1;
-                return self.shed();
+        if let Some((at, last_us)) = self.last.get_mut(&client)
+            && self.now_us <= *last_us + gap_us
+        {
+            let requests = &mut self.visits[*at].requests;
+            if requests.len() < self.rules.session_requests_max {
+                let gap_ms = line.at_us.saturating_sub(*last_us) / 1_000;
+                requests.push((file, u32::try_from(gap_ms).unwrap_or(u32::MAX)));
+                *last_us = line.at_us.max(*last_us);
+                return;
             }
-            self.observed.sessions_cut += u64::from(!fits);
-            self.close(client);
+            self.observed.sessions_cut += 1;
         }
         let jitter = if line.whole_second { self.jitter.next_u64() % 1_000_000 } else { 0 };
-        let session = Finished {
-            start_us: line.at_us + jitter,
-            number: self.observed.sessions,
-            requests: vec![(file, 0)],
-        };
-        self.due.push(Reverse((line.at_us + gap_us, session.number, client)));
+        if let Some((at, _)) = self.last.insert(client, (self.visits.len(), line.at_us)) {
+            self.visits[at].requests.shrink_to_fit();
+        }
         self.observed.sessions += 1;
-        self.open.insert(client, Open { session, last_us: line.at_us });
-        self.open_requests += 1;
-        self.shed();
-    }
-
-    /// Ends the sessions whose client has been silent for the gap.
-    fn expire(&mut self) {
-        while self.due.peek().is_some_and(|&Reverse((due, ..))| due < self.now_us) {
-            self.settle(false);
-        }
-    }
-
-    fn shed(&mut self) {
-        while self.open.len() > self.rules.open_sessions_max
-            || self.open_requests > self.rules.open_requests_max
-        {
-            self.settle(true);
-        }
-    }
-
-    /// Handles the session that was due first: it has ended, or is due later, or must go.
-    fn settle(&mut self, must_go: bool) {
-        let Some(Reverse((due, number, client))) = self.due.pop() else { return };
-        let open = self.open.get(&client).filter(|open| open.session.number == number);
-        let Some(open) = open else { return };
-        let due_now = open.last_us + self.rules.session_gap_s * 1_000_000;
-        if due_now > due {
-            // It was active since. Only the least recently active may be cut.
-            self.due.push(Reverse((due_now, number, client)));
-            return;
-        }
-        self.observed.sessions_cut += u64::from(must_go);
-        self.close(client);
-    }
-
-    fn close(&mut self, client: u64) {
-        let Some(mut open) = self.open.remove(&client) else { return };
-        self.open_requests -= open.session.requests.len();
-        open.session.requests.shrink_to_fit();
-        self.finished.push(open.session);
+        self.visits.push(Visit { start_us: line.at_us + jitter, requests: vec![(file, 0)] });
     }
 
     fn finish(self) -> Result<Distilled, Fault> {
-        let mut finished = self.finished;
-        finished.extend(self.open.into_values().map(|open| open.session));
-        finished.sort_unstable_by_key(|session| (session.start_us, session.number));
+        let mut visits = self.visits;
+        visits.sort_by_key(|visit| visit.start_us);
         let mut observed = self.observed;
         observed.span_s = self.rate.span_s();
         observed.peak_per_s = self.rate.peak.max(self.rate.now);
         observed.dispersion = self.rate.dispersion();
         let (set, place) = self.files.finish(&mut observed)?;
         let burst_gap_ms = self.rules.burst_gap_ms;
-        let sessions = Sessions { finished, place, burst_gap_ms };
+        let sessions = Sessions { visits, place, burst_gap_ms };
         Ok(Distilled { set, observed, sessions })
     }
 }
@@ -349,20 +285,19 @@ impl Files {
         if let Some(&file) = self.by_name.get(name) {
             return Some(file);
         }
-        if self.names.len() >= files_max {
+        if self.seen.len() >= files_max {
             return None;
         }
-        let (name, file) = (Rc::<str>::from(name), id(self.names.len()));
+        let (name, file) = (Rc::<str>::from(name), id(self.seen.len()));
         self.by_name.insert(Rc::clone(&name), file);
-        self.names.push(name);
-        self.seen.push(Seen::default());
+        self.seen.push(Seen { name, requests: 0, bytes: None });
         Some(file)
     }
 
     /// The set by falling popularity, and the place in it of each file as numbered while reading.
     fn finish(mut self, observed: &mut Observed) -> Result<(FileSet, Vec<Option<u32>>), Fault> {
-        let mut clashes = vec![false; self.names.len()];
-        for name in &self.names {
+        let mut clashes = vec![false; self.seen.len()];
+        for Seen { name, .. } in &self.seen {
             for (slash, _) in name.match_indices('/') {
                 if let Some(&file) = self.by_name.get(&name[..slash]) {
                     clashes[index(file.into())] = true;
@@ -373,11 +308,11 @@ impl Files {
         let mut known: Vec<u64> = self.seen.iter().filter_map(|seen| seen.bytes).collect();
         known.sort_unstable();
         let median = known.get(known.len() / 2).copied().unwrap_or(0);
-        let mut order: Vec<u32> = (0..id(self.names.len())).collect();
+        let mut order: Vec<u32> = (0..id(self.seen.len())).collect();
         order.retain(|&file| !clashes[index(file.into())]);
         let requests = |file: u32| self.seen[index(file.into())].requests;
         order.sort_by_key(|&file| Reverse(requests(file)));
-        let mut place = vec![None; self.names.len()];
+        let mut place = vec![None; self.seen.len()];
         for (at, &file) in order.iter().enumerate() {
             place[index(file.into())] = Some(id(at));
         }
@@ -388,10 +323,10 @@ impl Files {
         let mut counts: Vec<u64> = order.iter().map(|&file| requests(file)).collect();
         observed.zipf_exponent = zipf_exponent(&mut counts);
         let set = FileSet::listed(order.iter().map(|&file| {
-            let seen = self.seen[index(file.into())];
+            let seen = &self.seen[index(file.into())];
             observed.sizes_unknown += u64::from(seen.bytes.is_none());
             Listed {
-                path: self.names[index(file.into())].as_ref().to_owned(),
+                path: seen.name.as_ref().to_owned(),
                 bytes: seen.bytes.unwrap_or(median),
                 weight: seen.requests as f64,
                 sha256: None,
@@ -412,10 +347,10 @@ impl Sessions {
         let (mut first_us, mut sessions) = (None, 0);
         let mut target = String::new();
         let (place, burst_gap_ms) = (&self.place, self.burst_gap_ms);
-        for finished in &self.finished {
+        for visit in &self.visits {
             let mut session = Session::default();
             let mut waited_ms = 0_u64;
-            for &(file, gap_ms) in &finished.requests {
+            for &(file, gap_ms) in &visit.requests {
                 waited_ms += u64::from(gap_ms);
                 let Some(file) = place[index(file.into())] else { continue };
                 let starts = waited_ms >= u64::from(burst_gap_ms);
@@ -430,8 +365,8 @@ impl Sessions {
             if session.is_empty() {
                 continue;
             }
-            let first = *first_us.get_or_insert(finished.start_us);
-            session.hints.at_us = Some(finished.start_us - first);
+            let first = *first_us.get_or_insert(visit.start_us);
+            session.hints.at_us = Some(visit.start_us - first);
             sessions += 1;
             each(&session)?;
         }
@@ -569,23 +504,18 @@ mod tests {
             ("a", 4, "/2", 200, 1),
         ];
         let usual = Rules::default();
-        let two = Rules { open_sessions_max: 2, ..usual };
-        let (_, observed) = check("open", &log(&rows), two, &["/1", "/1 ~1000 /2", "/2", "/3"]);
-        assert_eq!(observed.sessions_cut, 2);
         let short = Rules { session_requests_max: 2, ..usual };
         let (_, observed) = check("long", &log(&rows), short, &["/1 ~3000 /1", "/2", "/2", "/3"]);
         assert_eq!(observed.sessions_cut, 1);
         let few = Rules { files_max: 2, ..usual };
         let (_, observed) = check("files", &log(&rows), few, &["/1 ~3000 /1 ~1000 /2", "/2"]);
         assert_eq!(observed.beyond_files_max, 1);
-        let requests = Rules { open_requests_max: 1, ..usual };
-        check("requests", &log(&rows), requests, &["/1", "/1 ~1000 /2", "/2", "/3"]);
     }
 
     #[test]
     fn impossible_rules_are_named() {
         let zero =
-            Rules { open_sessions_max: 0, files_max: 0, session_gap_s: 0, ..Rules::default() };
+            Rules { session_requests_max: 0, files_max: 0, session_gap_s: 0, ..Rules::default() };
         assert_eq!((zero.problems().len(), Rules::default().problems().len()), (3, 0));
     }
 
