@@ -9,7 +9,6 @@ use regatta_sys::{
     wait::{Epoll, Event, Interest, Poller, Trigger},
 };
 use std::{
-    fmt,
     fs::{self, File},
     io::{self, Write},
     net::{SocketAddr, ToSocketAddrs},
@@ -163,12 +162,6 @@ struct Loop<'a> {
     peers: Vec<Option<Peer>>,
     free: Vec<usize>,
     buffer: Vec<u8>,
-}
-
-impl fmt::Debug for Loop<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loop").field("peers", &self.peers.len()).finish_non_exhaustive()
-    }
 }
 
 const LISTENER: u64 = u64::MAX;

@@ -26,38 +26,31 @@ use std::rc::Rc;
 pub struct Rules {
     /// A client that is silent for longer starts a new session, seconds.
     #[arg(long = "session-gap", value_name = "SESSION_GAP")]
-    #[arg(default_value_t = Rules::default().session_gap_s, hide_default_value = true)]
+    #[arg(default_value_t = 60, hide_default_value = true)]
     pub session_gap_s: u64,
     // Logs in whole seconds cannot tell less than 1,000.
     /// Requests closer than this to the one before belong to its burst, milliseconds.
     #[arg(long = "burst-gap", value_name = "BURST_GAP")]
-    #[arg(default_value_t = Rules::default().burst_gap_ms, hide_default_value = true)]
+    #[arg(default_value_t = 1_000, hide_default_value = true)]
     pub burst_gap_ms: u32,
     /// Tell clients behind one address apart by their user agent.
     #[arg(long)]
     pub split_agents: bool,
     /// Seed of the times within a second, when the log has whole seconds.
-    #[arg(long, default_value_t = Rules::default().seed, hide_default_value = true)]
+    #[arg(long, default_value_t = 1, hide_default_value = true)]
     pub seed: u64,
     // Requests for later ones are dropped and counted. About 200 bytes each.
     /// The most distinct files.
-    #[arg(long, default_value_t = Rules::default().files_max, hide_default_value = true)]
+    #[arg(long, default_value_t = 1_000_000, hide_default_value = true)]
     pub files_max: usize,
     /// Requests of one session; beyond, it ends and another starts.
-    #[arg(skip = Rules::default().session_requests_max)]
+    #[arg(skip = 10_000_usize)]
     pub session_requests_max: usize,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self {
-            session_gap_s: 60,
-            burst_gap_ms: 1_000,
-            split_agents: false,
-            seed: 1,
-            files_max: 1_000_000,
-            session_requests_max: 10_000,
-        }
+        crate::with_defaults(&[])
     }
 }
 
