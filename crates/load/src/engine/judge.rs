@@ -168,16 +168,8 @@ pub(super) fn stamp(outcome: &Outcome, evidence: &Evidence) -> (Stamp, Vec<Reaso
     let mut reasons = Vec::new();
     let mut add = |stamp, why: String| reasons.push(Reason { stamp, why });
     client(outcome, evidence, &mut |why| add(Stamp::LimitedByClient, why));
-    match (evidence.even, steadiness(&outcome.rows, outcome.response.is_some())) {
-        (true, Steadiness::Not(why)) => add(Stamp::NotSteady, why),
-        (true, Steadiness::Short) => {
-            let why = format!("not judged for steadiness: fewer than {ROWS_MIN} whole seconds");
-            add(Stamp::Valid, why);
-        }
-        (false, _) => {
-            add(Stamp::Valid, "not judged for steadiness: the load itself changed".to_owned());
-        }
-        (true, Steadiness::Steady) => {}
+    if let Some((stamp, why)) = steadiness(outcome, evidence.even) {
+        add(stamp, why);
     }
     contents(outcome, evidence, &mut |why| add(Stamp::Unverified, why));
     beside(outcome, &mut |stamp, why| add(stamp, why));
@@ -272,17 +264,16 @@ fn beside(outcome: &Outcome, add: &mut dyn FnMut(Stamp, String)) {
     }
 }
 
-enum Steadiness {
-    Steady,
-    Short,
-    Not(String),
-}
-
 /// Compares the halves of the measurement: goodput, and what had piled up.
-fn steadiness(rows: &[Row], open: bool) -> Steadiness {
-    let rows: Vec<&Row> = rows.iter().filter(|row| row.counts).collect();
+fn steadiness(outcome: &Outcome, even: bool) -> Option<(Stamp, String)> {
+    if !even {
+        let why = "not judged for steadiness: the load itself changed".to_owned();
+        return Some((Stamp::Valid, why));
+    }
+    let rows: Vec<&Row> = outcome.rows.iter().filter(|row| row.counts).collect();
     if rows.len() < ROWS_MIN {
-        return Steadiness::Short;
+        let why = format!("not judged for steadiness: fewer than {ROWS_MIN} whole seconds");
+        return Some((Stamp::Valid, why));
     }
     let (first, last) = rows.split_at(rows.len() / 2);
     let (early, late) = (Half::of(first, |row| row.good), Half::of(last, |row| row.good));
@@ -290,7 +281,8 @@ fn steadiness(rows: &[Row], open: bool) -> Steadiness {
     let noise = (early.error.powi(2) + late.error.powi(2)).sqrt();
     if apart > 0.1 * early.mean.max(late.mean) && apart > 3.0 * noise {
         let (early, late) = (early.mean, late.mean);
-        return Steadiness::Not(format!("goodput went from {early:.0} to {late:.0} per second"));
+        let why = format!("goodput went from {early:.0} to {late:.0} per second");
+        return Some((Stamp::NotSteady, why));
     }
     let piled = |half| Half::of(half, |row| row.in_flight);
     let (before, after) = (piled(first), piled(last));
@@ -298,13 +290,15 @@ fn steadiness(rows: &[Row], open: bool) -> Steadiness {
     let rate = Half::of(last, |row| row.offered).mean;
     let growth = after.mean - before.mean;
     let noise = (before.error.powi(2) + after.error.powi(2)).sqrt();
+    let open = outcome.response.is_some();
     if open && growth > 0.5 * before.mean && growth > 0.05 * rate + 10.0 && growth > 3.0 * noise {
         let (before, after) = (before.mean, after.mean);
-        return Steadiness::Not(format!(
+        let why = format!(
             "requests in flight grew from {before:.0} to {after:.0}: the load is past capacity"
-        ));
+        );
+        return Some((Stamp::NotSteady, why));
     }
-    Steadiness::Steady
+    None
 }
 
 struct Half {

@@ -19,6 +19,7 @@ use std::fs;
 /// The version of [`Outcome`]'s JSON form.
 pub(super) const FORMAT: u32 = 1;
 
+/// Result of a load. `docs/load.md` describes the fields, as those of the JSON form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub format: u32,
@@ -32,7 +33,6 @@ pub struct Outcome {
     pub started_unix_ms: u64,
     /// Length of the measurement, seconds.
     pub seconds: f64,
-    /// Whether the run was ended from outside.
     pub interrupted: bool,
     pub stamp: Stamp,
     /// Reasons of the stamp, and what could not be judged.
@@ -41,7 +41,6 @@ pub struct Outcome {
     /// Decision on the service level; `None` if none was stated.
     #[serde(default)]
     pub level: Option<Level>,
-    /// Requests that were due in the measurement.
     pub offered: u64,
     /// Their fates, which add up to `offered`.
     pub fates: Fates,
@@ -54,15 +53,11 @@ pub struct Outcome {
     pub times: BTreeMap<String, Summary>,
     /// From due to the last byte; `None` in the closed model, which has no due times.
     pub response: Option<Spectrum>,
-    /// From the first attempt (the connect included) to the last byte.
     pub service: Spectrum,
-    /// Service times of answers that are not good: a wrong status or wrong content.
     #[serde(default)]
     pub failed: Hdr,
     pub phases: Phases,
-    /// From due to when the generator took it up.
     pub lag: Hdr,
-    /// By size class; the last is for sizes that are not known.
     pub classes: Vec<Class>,
     pub clients: Vec<Seen>,
     /// Jain's fairness index of the clients' good answers per request: 1 is even.
@@ -72,20 +67,15 @@ pub struct Outcome {
     pub altered: Option<Rewritten>,
     pub lines: Lines,
     pub verified: u64,
-    /// Bodies whose file changed while they were served.
     pub changed: u64,
-    /// Answers by the first digit of their status, 1 to 5.
     pub statuses: [u64; 6],
-    /// Answers by their status, other than 200.
     #[serde(default)]
     pub codes: BTreeMap<u16, u64>,
     pub connects: u64,
     pub connected: u64,
     /// Most connections open at once (each thread's most, added).
     pub connections_most: u64,
-    /// Requests made again on a new connection.
     pub again: u64,
-    /// Bytes in the whole run, heads and all.
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub workers: Vec<Health>,

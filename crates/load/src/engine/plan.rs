@@ -208,8 +208,11 @@ impl Maker {
     /// Reads the workload, if there is one, and lets it fill in what the options leave open.
     fn new(url: &Url, options: &mut LoadOptions) -> Result<Self, String> {
         let dir = options.workload.clone();
-        let read = dir.as_deref().map(|dir| open_workload(dir).map_err(|f| unread(dir, &f)));
-        let (workload, files) = read.transpose()?.unzip();
+        let read = |dir: &Path| {
+            let read = Workload::read(dir).and_then(|read| Ok((read.file_set(dir)?, read)));
+            read.map_err(|fault| unread(dir, &fault))
+        };
+        let (files, workload) = dir.as_deref().map(read).transpose()?.unzip();
         let asked = workload.as_ref().and_then(|workload| workload.offer.altered);
         let in_place = options.alter.flatten().or(asked).is_some_and(|a| a.way != Way::Renamed);
         let (taken, altered) = take_up(options, workload.as_ref().zip(dir.as_deref()))?;
@@ -368,12 +371,6 @@ fn unread(dir: &Path, fault: &Fault) -> String {
         }
         fault => fault.to_string(),
     }
-}
-
-fn open_workload(dir: &Path) -> Result<(Workload, FileSet), Fault> {
-    let workload = Workload::read(dir)?;
-    let set = workload.file_set(dir)?;
-    Ok((workload, set))
 }
 
 /// 64 hexadecimal digits as bytes.
