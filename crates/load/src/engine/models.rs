@@ -143,7 +143,6 @@ impl Play for Closed {
 /// Requests that may wait for a connection.
 const WAITING_MAX: usize = 1_000_000;
 
-#[derive(Debug)]
 pub(super) struct Open {
     coming: Coming,
     client: u32,
@@ -293,7 +292,6 @@ struct Session {
     todo: VecDeque<Order>,
 }
 
-#[derive(Debug)]
 pub(super) struct Sessions {
     coming: Coming,
     all: Vec<Session>,

@@ -326,63 +326,35 @@ const fn rest_ns(used_ns: u64, percent: u32) -> u64 {
 }
 
 /// Share of one thread in the arrivals of an open or partly-open model.
-#[derive(Debug)]
 pub(super) struct Coming {
-    source: Source,
+    arrivals: Box<dyn Iterator<Item = Arrival>>,
     next: Option<Arrival>,
     start: u64,
-    count: u64,
-}
-
-#[derive(Debug)]
-enum Source {
-    /// A rate.
-    Rate(Schedule),
-    /// The times in the logs, sorted, and which of them comes next.
-    Log { times: Vec<Arrival>, next: usize, step: usize },
 }
 
 impl Coming {
     /// The share of `worker`, from `start` on: at `rate`, or without one when the plan's sessions
     /// say. The number of an arrival is that of its session then.
     pub(super) fn new(plan: &Plan, worker: u32, rate: Option<&Rate>, start: u64) -> Self {
-        let options = &plan.options;
-        let source = match rate {
-            Some(rate) => Source::Rate(Schedule::new(
-                rate,
-                options.arrivals,
-                options.seed,
-                worker,
-                plan.workers,
-            )),
-            None => {
-                let parts = (0_u64..).zip(&plan.script.sessions);
-                let at = |(number, part): (u64, &super::plan::Part)| Arrival {
-                    number,
-                    at_ns: part.at_us.unwrap_or(0).saturating_mul(1_000),
-                };
-                let mut times: Vec<Arrival> = parts.map(at).collect();
-                times.sort_by_key(|arrival| arrival.at_ns);
-                times.truncate(options.count.map_or(usize::MAX, index));
-                let (next, step) = (index(worker.into()), index(plan.workers.into()));
-                Source::Log { times, next, step }
-            }
-        };
+        let (options, workers) = (&plan.options, plan.workers);
         let count = options.count.unwrap_or(u64::MAX);
-        let mut coming = Self { source, next: None, start, count };
-        coming.next = coming.following();
-        coming
-    }
-
-    fn following(&mut self) -> Option<Arrival> {
-        match &mut self.source {
-            Source::Rate(schedule) => schedule.next().filter(|next| next.number < self.count),
-            Source::Log { times, next, step } => {
-                let arrival = *times.get(*next)?;
-                *next += *step;
-                Some(arrival)
-            }
-        }
+        let mut arrivals: Box<dyn Iterator<Item = Arrival>> = if let Some(rate) = rate {
+            let all = Schedule::new(rate, options.arrivals, options.seed, worker, workers);
+            Box::new(all.take_while(move |arrival| arrival.number < count))
+        } else {
+            let parts = (0_u64..).zip(&plan.script.sessions);
+            let at = |(number, part): (u64, &super::plan::Part)| Arrival {
+                number,
+                at_ns: part.at_us.unwrap_or(0).saturating_mul(1_000),
+            };
+            let mut times: Vec<Arrival> = parts.map(at).collect();
+            times.sort_by_key(|arrival| arrival.at_ns);
+            times.truncate(index(count));
+            let (first, step) = (index(worker.into()), index(workers.into()));
+            Box::new(times.into_iter().skip(first).step_by(step))
+        };
+        let next = arrivals.next();
+        Self { arrivals, next, start }
     }
 
     /// Due time of the next arrival, nanoseconds on the monotonic clock; `u64::MAX`: never.
@@ -396,7 +368,7 @@ impl Coming {
     pub(super) fn take(&mut self, now: u64, until: u64) -> Option<(Arrival, u64)> {
         let due = self.due();
         let arrival = self.next.filter(|_| due <= now && due < until)?;
-        self.next = self.following();
+        self.next = self.arrivals.next();
         Some((arrival, due))
     }
 

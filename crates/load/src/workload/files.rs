@@ -5,6 +5,7 @@ use super::content::Content;
 use super::fault::{At, Fault, Progress, Watch, tell};
 use super::specweb::{DIR_BYTES, DIRS_MAX, FILES_PER_CLASS, FILES_PER_DIR, file_bytes, parse_name};
 use crate::number::{id, index};
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::path::Path;
@@ -144,15 +145,10 @@ impl FileSet {
         match &self.names {
             Names::Specweb { prefixes, .. } => {
                 let (dir, in_dir) = (file.0 / FILES_PER_DIR, file.0 % FILES_PER_DIR);
-                out.push_str(&prefixes[index(u64::from(dir)) % prefixes.len()]);
-                out.push_str("/dir");
-                for place in [10_000, 1_000, 100, 10, 1] {
-                    out.push(char::from_digit(dir / place % 10, 10).unwrap_or('0'));
-                }
-                out.push_str("/class");
-                out.push(char::from_digit(in_dir / FILES_PER_CLASS, 10).unwrap_or('0'));
-                out.push('_');
-                out.push(char::from_digit(in_dir % FILES_PER_CLASS, 10).unwrap_or('0'));
+                let (class, k) = (in_dir / FILES_PER_CLASS, in_dir % FILES_PER_CLASS);
+                let prefix = &prefixes[index(u64::from(dir)) % prefixes.len()];
+                // Writing to a String cannot fail.
+                let _ = write!(out, "{prefix}/dir{dir:05}/class{class}_{k}");
             }
             Names::Listed { files, .. } => out.push_str(&files[index(file.0.into())].path),
         }
@@ -340,32 +336,26 @@ fn verify_file(
 
 /// Appends the percent-encoded form of `path`: unreserved characters and `/` stay.
 pub fn encode(path: &str, out: &mut String) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in path.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=:@".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push('%');
-            out.push(char::from(HEX[usize::from(byte >> 4)]));
-            out.push(char::from(HEX[usize::from(byte & 15)]));
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{byte:02X}");
         }
     }
 }
 
 /// Decodes percent-encoding once; `None` for a bad escape or bytes that are not UTF-8.
 pub fn decode(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        if byte == b'%' {
-            let (&[high, low], tail) = rest.split_first_chunk()?;
-            let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
-            out.push(digit(high)? << 4 | digit(low)?);
-            rest = tail;
-        } else {
-            out.push(byte);
-        }
+    let mut parts = text.split('%');
+    let mut out = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (hex, rest) = part.split_at_checked(2)?;
+        // A number may have a sign, an escape may not.
+        let byte = u8::from_str_radix(hex, 16).ok().filter(|_| !hex.starts_with('+'))?;
+        out.push(byte);
+        out.extend_from_slice(rest.as_bytes());
     }
     String::from_utf8(out).ok()
 }

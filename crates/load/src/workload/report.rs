@@ -181,13 +181,11 @@ impl Questions {
             ("processor time", self.cpu_s),
             ("read time", self.read_s),
         ];
-        let bad = |&(_, value): &(&str, Option<f64>)| {
-            value.is_some_and(|value| !value.is_finite() || value < 0.0)
-        };
-        let bad = reals.iter().filter(|real| bad(real));
-        let mut problems: Vec<String> = bad
-            .map(|(name, value)| format!("{name} {} is not possible", value.unwrap_or(0.0)))
-            .collect();
+        let bad = reals.iter().filter_map(|(name, value)| {
+            let value = value.filter(|value| !value.is_finite() || *value < 0.0)?;
+            Some(format!("{name} {value} is not possible"))
+        });
+        let mut problems: Vec<String> = bad.collect();
         if self.processes.is_some_and(|p| !(1..=100_000).contains(&p)) {
             problems.push("processes must be 1 to 100,000".to_owned());
         }
