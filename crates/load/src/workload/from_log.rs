@@ -1,7 +1,7 @@
 //! A workload from a real access log: popularity, sizes, sessions by client and gap, arrivals.
 //!
-//! One pass. What its bounds cut off is counted and reported, never silent. Sessions stay in memory:
-//! 8 bytes for each request, and some 100 for each session and its client.
+//! One pass. What its bounds cut off is counted and reported, never silent. Sessions stay in
+//! memory: 8 bytes for each request, and some 100 for each session and its client.
 
 use super::access_log::{self, LINE_BYTES_MAX, Line};
 use super::fault::{At, Fault, Progress, Watch, tell};
