@@ -2,7 +2,7 @@
 use regatta_load::workload::access_log;
 use regatta_load::workload::fault::unwatched;
 use regatta_load::workload::from_log::{Rules, distil};
-use regatta_load::workload::session::{Reader, Session, write};
+use regatta_load::workload::session::{Reader, write};
 use std::path::Path;
 
 /// An access log: parsed parts are in the line, and every line of a log is accounted for.
@@ -15,7 +15,8 @@ pub fn access_log(bytes: &[u8]) {
             assert!(longest <= Some(line.len()), "{read:?}");
         }
     }
-    let rules = Rules { session_gap_s: 1, files_max: 4, open_sessions_max: 2, ..Rules::default() };
+    let rules =
+        Rules { session_gap_s: 1, files_max: 4, session_requests_max: 2, ..Rules::default() };
     let path = Path::new("fuzz.log");
     if let Ok(found) = distil(bytes, path, rules, &unwatched) {
         let seen = &found.observed;
@@ -35,14 +36,11 @@ pub fn access_log(bytes: &[u8]) {
 /// A session log: a parsed session, written and parsed again, is the same.
 pub fn session_log(bytes: &[u8]) {
     let path = Path::new("fuzz.log");
-    let mut reader = Reader::new(bytes, path);
-    let mut session = Session::default();
-    while let Ok(true) = reader.read(&mut session) {
+    for session in Reader::new(bytes, path).map_while(Result::ok) {
         let mut text = Vec::new();
         write(&session, &mut text).expect("memory takes everything");
-        let mut again = Session::default();
-        let read = Reader::new(&*text, path).read(&mut again);
-        assert!(matches!(read, Ok(true)), "{read:?}: {}", text.escape_ascii());
+        let read = Reader::new(&*text, path).next();
+        let Some(Ok(again)) = read else { panic!("{read:?}: {}", text.escape_ascii()) };
         let mut twice = Vec::new();
         write(&again, &mut twice).expect("memory takes everything");
         assert_eq!(text.escape_ascii().to_string(), twice.escape_ascii().to_string());
