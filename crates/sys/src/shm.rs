@@ -218,11 +218,12 @@ fn fault(pid: u32, error: io::Error) -> AttachError {
 }
 
 /// Turns missing and unsealed memory into `None`: a process may close a descriptor while others
-/// read it, and may not have sealed its memory.
+/// read it, open a socket with the same number (`ENXIO`), and may not have sealed its memory.
 fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     use io::ErrorKind::{InvalidData, NotFound};
     match found {
         Err(error) if matches!(error.kind(), NotFound | InvalidData) => Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => Ok(None),
         found => found.map(Some),
     }
 }
@@ -280,6 +281,7 @@ mod tests {
     use super::*;
     use std::{
         fs::File,
+        os::fd::AsRawFd,
         sync::atomic::{AtomicBool, Ordering::Relaxed},
         thread,
     };
@@ -313,6 +315,9 @@ mod tests {
         let refused = map_foreign(&path).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
         assert!(if_there::<Foreign>(Err(refused)).unwrap().is_none());
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let path = PathBuf::from(format!("/proc/self/fd/{}", socket.as_raw_fd()));
+        assert!(if_there(map_foreign(&path)).unwrap().is_none());
     }
 
     /// Flags of the mapping of these words, as `/proc` lists them.
