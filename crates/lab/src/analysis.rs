@@ -22,9 +22,7 @@ use std::collections::BTreeMap;
 /// Everything that a report shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
-    /// The number that decides.
     pub metric: String,
-    /// Whether more of it is better.
     pub more_is_better: bool,
     /// Each cell of the plan, in its order.
     pub cells: Vec<CellSummary>,
@@ -48,20 +46,15 @@ pub struct Analysis {
     /// out than of others is compared by its better ones.
     #[serde(default)]
     pub validity: BTreeMap<String, (usize, usize)>,
-    /// The answer in a sentence or two.
     pub answer: String,
 }
 
 /// The trials of one cell together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellSummary {
-    /// Which.
     pub cell: Cell,
-    /// Trials that count.
     pub trials: usize,
-    /// Attempts that do not.
     pub invalid: usize,
-    /// Each metric over the trials.
     pub metrics: BTreeMap<String, Summary>,
     /// Each of the server's counters: the median over the trials.
     pub counters: BTreeMap<String, f64>,
@@ -70,35 +63,29 @@ pub struct CellSummary {
 }
 
 impl CellSummary {
-    /// The median of a metric over the trials.
     pub(crate) fn median(&self, metric: &str) -> Option<f64> {
         self.metrics.get(metric).map(|value| value.median)
     }
 
-    /// The same with the ends of its interval.
+    /// Median with the ends of its interval.
     pub(crate) fn point(&self, metric: &str) -> Option<[f64; 3]> {
         let Summary { median, interval, .. } = self.metrics.get(metric)?;
         Some([*median, interval.low, interval.high])
     }
 }
 
-/// One number over trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The median.
     pub median: f64,
     /// 95 % interval of the median from order statistics; below six trials, all of them.
     pub interval: Interval,
-    /// How many trials.
     pub trials: usize,
 }
 
 /// An arm beside the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EffectRow {
-    /// The arm's cell.
     pub cell: Cell,
-    /// Arm over baseline.
     pub effect: Effect,
     /// Verdict, which the effect's interval makes.
     pub verdict: Verdict,
@@ -120,7 +107,6 @@ const TOLD_MAX: usize = 8;
 const KEEPS_UP: f64 = 0.98;
 
 impl Analysis {
-    /// Of a run, whole or not.
     pub fn of(run: &Run) -> Self {
         let metric = run.experiment.measure.metric.clone();
         let cells: Vec<CellSummary> =

@@ -50,7 +50,6 @@ impl Group {
         Ok(Self { child: child?, leave_max })
     }
 
-    /// The process that was started.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -60,7 +59,6 @@ impl Group {
         family(self.id())
     }
 
-    /// Whether the process has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -96,7 +94,6 @@ impl Group {
         Ok(text)
     }
 
-    /// Sends a signal to the process and its group.
     pub fn signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.id()).ok().and_then(Pid::from_raw) {
             // It may have gone already.

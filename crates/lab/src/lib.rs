@@ -13,6 +13,7 @@
 //!
 //! Statistics are a crate of their own ([`stats`]), which tests compile with optimisation.
 #![forbid(unsafe_code)]
+#![expect(missing_docs, reason = "fields and functions whose names say it all have none")]
 
 pub mod analysis;
 pub mod best;

@@ -5,7 +5,6 @@
 use crate::experiment::ScaleNumber;
 use serde::Deserialize;
 
-/// The papers' files.
 const FILES: [&str; 5] = [
     include_str!("../papers/eurosys07.toml"),
     include_str!("../papers/systor12.toml"),
@@ -14,7 +13,6 @@ const FILES: [&str; 5] = [
     include_str!("../papers/azzedin.toml"),
 ];
 
-/// What one paper prints.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
@@ -27,13 +25,10 @@ pub struct Paper {
     /// Figures with points that its text names.
     #[serde(default, rename = "figure")]
     pub figures: Vec<Drawn>,
-    /// One server over another.
     #[serde(default, rename = "ratio")]
     pub ratios: Vec<Ratio>,
-    /// Single numbers.
     #[serde(default, rename = "value")]
     pub values: Vec<Value>,
-    /// Tables.
     #[serde(default, rename = "table")]
     pub tables: Vec<Printed>,
     /// Numbers of its machine and load, for the scale page.
@@ -45,9 +40,7 @@ pub struct Paper {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaperScale {
-    /// Number.
     pub number: ScaleNumber,
-    /// Value in the paper.
     pub value: f64,
     /// The experiments that it is of; empty: all of the paper's.
     #[serde(default)]
@@ -56,7 +49,6 @@ pub struct PaperScale {
     pub place: String,
 }
 
-/// A figure's points.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drawn {
@@ -68,11 +60,9 @@ pub struct Drawn {
     pub reference: String,
     /// What 1 is in the paper, on both axes.
     pub unit: String,
-    /// Its points.
     pub points: Vec<Point>,
 }
 
-/// A point of a figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
@@ -84,7 +74,6 @@ pub struct Point {
     pub y: f64,
     /// The paper's words, or how they were computed.
     pub said: String,
-    /// Where it says so.
     pub place: String,
 }
 
@@ -105,9 +94,7 @@ pub struct Ratio {
     pub over: String,
     /// The multiple of the calibrated rate; None: the peaks.
     pub at: Option<f64>,
-    /// The paper's ratio.
     pub value: f64,
-    /// Where it says so.
     pub place: String,
 }
 
@@ -123,11 +110,9 @@ pub struct Value {
     pub claim: String,
     /// What it is, with its unit.
     pub what: String,
-    /// Our name of the server.
     pub arm: String,
     /// The multiple of the calibrated rate.
     pub at: f64,
-    /// The paper's number.
     pub value: f64,
     /// Its words where it names no single number, such as `5 to 10`.
     pub said: Option<String>,
@@ -143,11 +128,9 @@ pub struct Value {
     pub per_option: Option<String>,
     /// A factor to the paper's unit.
     pub times: Option<f64>,
-    /// Where it says so.
     pub place: String,
 }
 
-/// A table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printed {
@@ -155,23 +138,19 @@ pub struct Printed {
     pub name: String,
     /// The experiments that answer it.
     pub experiments: Vec<String>,
-    /// What is to be known of it.
     pub note: String,
     /// The paper's names of its columns.
     pub labels: Vec<String>,
     /// Our arm of each column; empty where there is none, or where each row has one.
     pub arms: Vec<String>,
-    /// Its rows.
     pub rows: Vec<Row>,
 }
 
-/// A row of a table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     /// What it is, with its unit.
     pub name: String,
-    /// A value for each column.
     pub values: Vec<f64>,
     /// Our metric or counter, if we have one.
     pub of: Option<String>,
@@ -188,7 +167,6 @@ pub struct Row {
     pub peak: bool,
 }
 
-/// All of them.
 pub fn all() -> Vec<Paper> {
     FILES
         .into_iter()

@@ -11,11 +11,8 @@ use std::collections::BTreeMap;
 /// What the trials of a cell say together of one paper's rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Together {
-    /// Trials that were judged.
     pub(crate) trials: usize,
-    /// Those that break a rule.
     pub(crate) broken: usize,
-    /// A rule that is broken, and how.
     pub(crate) how: Option<Broken>,
 }
 
@@ -44,7 +41,6 @@ impl Together {
 /// An arm at one setting of all but the rate, and its cells from the lowest rate to the highest.
 pub(crate) type Lines<'a> = Vec<(String, Vec<&'a Cell>)>;
 
-/// The lines that cells make, in the cells' order.
 pub(crate) fn lines<'a>(cells: impl Iterator<Item = &'a Cell>) -> Lines<'a> {
     let mut lines: Lines<'_> = Vec::new();
     let mut places: BTreeMap<Cell, usize> = BTreeMap::new();

@@ -140,7 +140,6 @@ const RACING: f64 = 0.92;
 /// The searches begin at this share of what the default answers in a closed loop.
 pub(crate) const START: f64 = 0.7;
 
-/// Races the settings, or goes on with it; prints the configuration.
 pub fn best(options: &BestOptions, stop: &AtomicBool) -> u8 {
     terminal::code(try_best(options, stop))
 }
@@ -184,7 +183,6 @@ fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
     }
 }
 
-/// Looks at site and machine.
 fn settle(options: &BestOptions) -> Result<Settled, String> {
     let root = fs::canonicalize(&options.site).at(&options.site)?;
     let site = Site::scan(&root)?;
@@ -270,7 +268,6 @@ fn experiment(text: &str) -> Result<Experiment, (u8, String)> {
     })
 }
 
-/// Scouts, races, compares the winner's bytes.
 fn raced(
     settled: Settled,
     run: &mut Run,

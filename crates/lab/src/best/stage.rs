@@ -197,7 +197,6 @@ impl<'a> Stage<'a> {
         compared(&arm.name(), serde_json::from_slice(&text).ok().as_ref(), &record.reasons)
     }
 
-    /// Writes the result down and clears up.
     pub(super) fn end(&mut self, decision: &Decision) -> Result<(), String> {
         write_json(&self.directory.join(DECISION), decision)?;
         let (experiment, lacking) =

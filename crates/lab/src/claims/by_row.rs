@@ -32,7 +32,6 @@ struct Judging<'a> {
     left_out: Vec<String>,
 }
 
-/// Judges a claim.
 pub(super) fn judge(row: &ClaimRow, claim: &Claim, run: &Evidence<'_>) -> Found<Finding> {
     if let Some(range) = unasked(row, claim) {
         return Err(format!("what the claim asks for: no ask of its row is {}", range.words()));
@@ -102,7 +101,6 @@ fn require(run: &Evidence<'_>, need: Need) -> Found<()> {
 const TIMES: [&str; 7] =
     ["mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "answered_p90_ms", "service_p50_ms"];
 
-/// Number of a trial.
 fn of_trial(run: &Evidence<'_>, name: &TrialNumber, record: &Record) -> Option<f64> {
     match name {
         TrialNumber::Named(name) => {
@@ -114,7 +112,6 @@ fn of_trial(run: &Evidence<'_>, name: &TrialNumber, record: &Record) -> Option<f
     }
 }
 
-/// Option of a trial's target, if that is a number.
 fn configured(run: &Evidence<'_>, name: &str, record: &Record) -> Option<f64> {
     let mut targets = run.run.experiment.targets.iter();
     let target = targets.find(|target| target.name == record.cell.target)?;
@@ -130,7 +127,6 @@ fn value(run: &Evidence<'_>, of: &ArmNumber, record: &Record) -> Option<f64> {
     Some(of.times * of_trial(run, &of.name, record)? / whole)
 }
 
-/// Words for a number.
 fn words(of: &ArmNumber) -> String {
     match of.to_string().as_str() {
         GOOD => "throughput".to_owned(),
@@ -144,7 +140,6 @@ fn words(of: &ArmNumber) -> String {
     }
 }
 
-/// Words for a rate.
 fn at_words(at: RatePlace) -> String {
     match at {
         RatePlace::Highest => String::new(),
@@ -180,7 +175,6 @@ fn two(
     Ok(([above, below], places.map(at_words)))
 }
 
-/// Arms of one side of peaks.
 fn sides<'a, 's>(run: &Evidence<'a>, names: &'s [String]) -> Vec<Side<'a, 's>> {
     names.iter().map(|name| (*run, name.as_str())).collect()
 }
@@ -205,7 +199,6 @@ fn best_at(run: &Evidence<'_>, above: &[String], below: &[String], at: RatePlace
     Ok(Shown::best(Best::Pairs(rows?)).among(run.looks))
 }
 
-/// Words for the arms of one side of peaks.
 fn side(names: &[String]) -> String {
     match names {
         [name] => format!("{name}'s"),
@@ -249,7 +242,6 @@ impl<'a> Judging<'a> {
         Ok(Part::some(all.iter().map(|asked| all_among(asked, all.len())).collect()))
     }
 
-    /// Looks at a comparison, at each of its rates.
     fn asked(&mut self, one: &Comparison) -> Found<Vec<Asked>> {
         let (run, levels) = self.with(one)?;
         let mut asked = Vec::new();
@@ -302,7 +294,6 @@ impl<'a> Judging<'a> {
         Ok((run, words))
     }
 
-    /// Shows the numbers of a comparison, with words for them.
     fn shown(
         &mut self,
         run: &Evidence<'a>,
@@ -343,7 +334,6 @@ impl<'a> Judging<'a> {
         }
     }
 
-    /// Compares peaks.
     fn peak(
         &self,
         run: &Evidence<'a>,
@@ -419,7 +409,6 @@ impl<'a> Judging<'a> {
         }
     }
 
-    /// Tells a number of the mechanism, where trials have it.
     fn tell(&mut self, tell: &Tell) {
         for arm in &tell.arms {
             let run = &self.run;
@@ -463,7 +452,6 @@ fn ask(one: &Comparison, shown: &Shown, what: String) -> Asked {
     }
 }
 
-/// The rates of a comparison.
 fn places(run: &Evidence<'_>, one: &Comparison) -> Found<Vec<RatePlace>> {
     let RatePlace::Between(from, to) = one.at else { return Ok(vec![one.at]) };
     let rates: Vec<f64> = match &one.of {
@@ -481,7 +469,6 @@ fn places(run: &Evidence<'_>, one: &Comparison) -> Found<Vec<RatePlace>> {
     if here.is_empty() { Err(format!("rates from {from} to {to} S")) } else { Ok(here) }
 }
 
-/// Processor time of one arm over that of another.
 fn processor_time(run: &Evidence<'_>, [arm, baseline]: [&String; 2]) -> Found<(Shown, String)> {
     let [one, other] = run.tops([arm, baseline])?;
     let what = format!("{arm}'s processor time per reply over {baseline}'s");

@@ -122,7 +122,6 @@ impl Curves {
 }
 
 impl<'a> Evidence<'a> {
-    /// The peaks of two arms compared.
     pub(crate) fn peak_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
         Self::best_of(&[(*self, arm)], &[(*self, baseline)])
     }
@@ -160,7 +159,6 @@ impl<'a> Evidence<'a> {
         best(&[(*self, arm)], Curves::last_over_peak)
     }
 
-    /// The areas under the curves of two arms compared.
     pub(crate) fn area_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
         let (above, below) = two(Curves::of(&self.sides(arm, baseline))?.areas())?;
         self.compared((arm, &above), (baseline, &below))

@@ -9,7 +9,6 @@ use crate::record::Record;
 /// memory for the most part.
 const STALLS: [&str; 2] = ["stalled_memory", "stalled_backend"];
 
-/// Computes a number of a trial.
 pub(super) fn derive(run: &Evidence<'_>, what: DerivedNumber, record: &Record) -> Option<f64> {
     match what {
         DerivedNumber::IdleForDisk => idle_for_the_disk(run)(record),

@@ -14,15 +14,12 @@ use crate::stats::{BLOCKS_MIN, count, median, peak, with};
 const NEAR: f64 = 0.12;
 /// Fewer answered than this share fall behind.
 pub(super) const BEHIND: f64 = 0.98;
-/// Good answers each second.
 pub(super) const GOOD: &str = "good_per_s";
 
-/// A metric of a trial.
 pub(super) fn number(record: &Record, name: &str) -> Option<f64> {
     record.metrics.get(name).copied().filter(|value| !value.is_nan())
 }
 
-/// A counter of the server over a trial.
 pub(super) fn counted(record: &Record, name: &str) -> Option<f64> {
     record.counters.get(name).copied()
 }
@@ -49,7 +46,6 @@ fn nearest<T>(rates: Vec<(f64, T)>, multiple: f64) -> Option<T> {
 /// A finding, or what is missing.
 pub(crate) type Found<T> = Result<T, String>;
 
-/// The option that an architecture is.
 pub(crate) const ARCHITECTURE: &str = "server.architecture";
 
 /// An option of a target as the server takes it when nothing is said.
@@ -155,7 +151,6 @@ impl<'a> Evidence<'a> {
         Self { run, only: [None; ONLY_MAX], looks: run.manifest.chances() }
     }
 
-    /// Where its cells ran.
     fn machine(&self) -> Machine {
         let own = |(path, level): &(&str, &str)| ((*path).to_owned(), (*level).to_owned());
         self.run.experiment.machine.at(&self.only.iter().flatten().map(own).collect())
@@ -194,7 +189,6 @@ impl<'a> Evidence<'a> {
         all.filter(|target| target.program == Program::Regatta)
     }
 
-    /// The targets of an architecture.
     pub(crate) fn of(&self, architecture: &str) -> impl Iterator<Item = &'a Target> {
         self.regattas().filter(move |one| option(one, "server.architecture") == architecture)
     }
@@ -232,12 +226,10 @@ impl<'a> Evidence<'a> {
         Err(format!("{server} processors for the server alone: it has {have}{with}"))
     }
 
-    /// How many processors the server has.
     pub(crate) fn cpus(&self) -> usize {
         self.machine().server_cpus.len()
     }
 
-    /// Whether the server has exactly one processor.
     pub(crate) fn on_one_processor(&self) -> Found<()> {
         match self.cpus() {
             1 => Ok(()),
@@ -438,12 +430,10 @@ impl<'a> Evidence<'a> {
         Ok(shown.among(self.looks))
     }
 
-    /// Two cells compared by a metric.
     pub(crate) fn ratio(&self, arm: &Cell, baseline: &Cell, metric: &str) -> Found<Shown> {
         self.times((arm, baseline), |record| number(record, metric))
     }
 
-    /// The median over the cell's trials of something.
     pub(crate) fn middle(
         &self,
         what: &str,
@@ -454,7 +444,6 @@ impl<'a> Evidence<'a> {
         if values.is_empty() { Err(format!("{what} of {}", cell.arm)) } else { Ok(median(&values)) }
     }
 
-    /// The median of a metric over the cell's trials.
     pub(crate) fn metric(&self, cell: &Cell, name: &str) -> Found<f64> {
         self.middle(name, cell, |record| number(record, name))
     }

@@ -16,7 +16,6 @@ use crate::profile::{Profile, Source};
 use crate::record::{Cell, Record};
 use crate::stats::{Blocks, count, mean, middle, with};
 
-/// Whether `sendfile` blocks.
 pub(super) fn blocks(target: &Target) -> bool {
     option(target, "event.send") == "blocking"
 }
@@ -644,7 +643,6 @@ struct Version<'a> {
 }
 
 impl<'a> Version<'a> {
-    /// Every setting of a target.
     fn all(run: &Evidence<'a>, target: &'a Target) -> Vec<Self> {
         let mut all = vec![Self { target, own: Vec::new() }];
         for factor in &run.run.experiment.factors {

@@ -42,7 +42,6 @@ pub(super) fn judge(run: &Run, looks: usize) -> Vec<Judged> {
     told
 }
 
-/// What became of a run that grows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Growth {
     /// The blocks at each look.
@@ -84,7 +83,6 @@ impl Growth {
         !self.open.is_empty()
     }
 
-    /// In sentences.
     pub(crate) fn words(&self) -> String {
         let decided = self
             .decided

@@ -36,25 +36,19 @@ use std::fmt::Display;
 /// So many lines that break a paper's rules are named.
 const LINES_MAX: usize = 3;
 
-/// What may be said of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It holds here.
     Holds,
-    /// It does not hold here.
     Fails,
-    /// This run cannot tell.
     CannotTell,
 }
 
-/// What a claim that cannot be told waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "for", rename_all = "kebab-case")]
 pub enum Open {
     /// Less noise, or more blocks.
     Noise {
-        /// What is open, with its interval.
         whether: String,
         /// Blocks that it is from; 0 where that is not one number.
         blocks: usize,
@@ -63,14 +57,10 @@ pub enum Open {
         /// How long those that are missing take, seconds.
         seconds: Option<f64>,
     },
-    /// A machine that has or allows what this one does not.
     Machine {
-        /// What.
         needs: String,
     },
-    /// An architecture or an experiment that is not built.
     NotBuilt {
-        /// Which.
         needs: String,
     },
     /// A replica that is nearer to the paper's machine and load.
@@ -78,29 +68,21 @@ pub enum Open {
         /// Numbers in which ours differs, and by what factor.
         differs: String,
     },
-    /// Trials that no run has yet.
     Unmeasured {
-        /// Which.
         needs: String,
     },
 }
 
-/// A claim and what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
     /// Its name, such as `H-1`.
     pub id: String,
-    /// What it says.
     pub gist: String,
-    /// The paper's number.
     pub paper: String,
-    /// Ours.
     pub ours: String,
-    /// What may be said.
     pub verdict: Verdict,
     /// Why: the mechanism's counters where it fails, what is missing where it cannot be told.
     pub why: String,
-    /// What it waits for where it cannot be told.
     #[serde(default)]
     pub open: Option<Open>,
     /// The blocks after which it was decided, in a run that grew until it was.
@@ -109,7 +91,6 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Of a claim and what was found of it.
     pub(crate) fn of(claim: &Claim, found: Finding) -> Self {
         let Finding { ours, verdict, why, open } = found;
         let (id, paper) = (claim.id.clone(), claim.paper.clone());
@@ -183,7 +164,6 @@ impl Finding {
     }
 }
 
-/// Judges every claim that the experiment names.
 pub fn judge(run: &Run) -> Vec<Judged> {
     match run.manifest.looks.len() {
         0 => judge_some(run, &run.experiment.claims),

@@ -8,7 +8,6 @@ use crate::stats::{Best, Interval, LEVEL, Located, shared};
 /// Ratios are cut here, so that a block in which an arm answered nothing counts, and as one block.
 pub(super) const RATIO_MAX: f64 = 1e3;
 
-/// What blocks show of a quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shown {
     best: Best,
@@ -48,7 +47,6 @@ impl Shown {
         Self { looks, ..self }
     }
 
-    /// Its middle.
     pub(crate) fn typical(&self) -> f64 {
         self.outward(self.best.middle())
     }
@@ -68,12 +66,10 @@ impl Shown {
         self.best.enough(limit, shared(LEVEL, looks * self.looks))
     }
 
-    /// Asks for more than `limit`; `what` it is, in words.
     pub(crate) fn above(&self, limit: f64, what: impl Into<String>) -> Asked {
         self.asked(limit, f64::INFINITY, what)
     }
 
-    /// Asks for less than `limit`.
     pub(crate) fn below(&self, limit: f64, what: impl Into<String>) -> Asked {
         self.asked(f64::NEG_INFINITY, limit, what)
     }
@@ -187,7 +183,6 @@ impl Asked {
     }
 }
 
-/// A number in few digits.
 fn short(number: f64) -> String {
     let digits = match number.abs() {
         size if size >= 100.0 => 0,
@@ -291,12 +286,10 @@ fn of_parts(parts: &[Part], first: Verdict, last: Verdict) -> Verdict {
 }
 
 impl Finding {
-    /// Everything that is asked has to be so.
     pub(crate) fn all(ours: String, why: impl Into<String>, asked: &[Asked]) -> Self {
         Self::parts(ours, why, vec![all(asked)])
     }
 
-    /// Every part has to hold.
     pub(crate) fn parts(ours: String, why: impl Into<String>, parts: Vec<Part>) -> Self {
         let Part { verdict, mut told, needs, blocks } = Part::every(parts);
         let open = (verdict == Verdict::CannotTell).then(|| Open::Noise {

@@ -74,7 +74,6 @@ struct Row {
     verdict: Verdict,
 }
 
-/// Compares two runs.
 pub(crate) fn compare(before: &Run, after: &Run) -> Result<Comparison, String> {
     let (a, b) = (Analysis::of(before), Analysis::of(after));
     let usable = |analysis: &Analysis| -> BTreeSet<Cell> {
@@ -171,7 +170,6 @@ fn nothing_in_common(
     out
 }
 
-/// What it was made with.
 fn found(run: &Run) -> BTreeMap<String, String> {
     let manifest = &run.manifest;
     let passing = |name: &str| name.contains("load average") || name == ROUND_TRIP;
@@ -339,7 +337,6 @@ pub(super) fn run_builds(
     }
 }
 
-/// The template with these programs.
 fn experiment(programs: [&Path; 2]) -> Result<String, String> {
     let template = library::find(TEMPLATE).expect("a test looks for it");
     let mut text = template.replace(&format!("\"{TEMPLATE}\""), "\"builds\"");

@@ -87,7 +87,6 @@ pub struct RunOptions {
     pub form: Form,
 }
 
-/// An experiment in the list of them.
 #[derive(Serialize)]
 struct Listed {
     name: &'static str,
@@ -125,7 +124,6 @@ impl Listed {
     }
 }
 
-/// Prints the experiments that come with the program.
 pub fn list(form: Form) -> u8 {
     let all: Vec<Listed> = library::EXPERIMENTS.iter().map(Listed::of).collect();
     print_as(form, &all, || all.iter().map(Listed::words).collect())
@@ -220,7 +218,6 @@ struct Making<'a> {
     budget: Option<Duration>,
 }
 
-/// Makes a run, or goes on with one; why it ended early, if it did.
 fn made(
     text: &str,
     experiment: &Experiment,
@@ -256,7 +253,6 @@ fn made(
     }
 }
 
-/// Reads an experiment by name or from a file.
 fn experiment(
     which: &str,
     scale: Scale,
@@ -285,7 +281,6 @@ fn read(rules: Rules, name: &str, text: &str, scale: Scale) -> Result<Experiment
     })
 }
 
-/// What would be done, in words.
 fn plan(experiment: &Experiment) -> String {
     let cells = cells(experiment);
     let trials = order(experiment, cells.len()).len();
@@ -329,7 +324,7 @@ fn search_words(knee: &KneeSearch) -> String {
     }
 }
 
-/// The same for programs, with what this machine lacks.
+/// Plan for programs, with what this machine lacks.
 fn plan_json(experiment: &Experiment, manifest: &Manifest) -> Value {
     let cells = cells(experiment);
     let trials = order(experiment, cells.len()).len();

@@ -18,30 +18,23 @@ use std::time::Duration;
 /// Room in an image beside what the files take: a share, and bytes.
 const SLACK_SHARE: u64 = 20;
 const SLACK_BYTES: u64 = 8 << 20;
-/// What an inode takes, bytes.
 const INODE_BYTES: u64 = 256;
 /// How long the process behind the disk has to leave: its last requests have been answered.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
 
-/// What a disk turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Described {
-    /// The loop device.
     pub device: PathBuf,
-    /// Its size, bytes.
     pub bytes: u64,
     /// Whether it goes around the page cache of what lies below it; else the simulated disk
     /// would be read once and never again.
     pub direct_io: bool,
-    /// How far the kernel reads ahead, KiB.
     pub read_ahead_kb: u32,
     /// The process that stands for the disk.
     pub pid: u32,
-    /// Where its requests are written down.
     pub log: Option<PathBuf>,
 }
 
-/// A disk that is there.
 #[derive(Debug)]
 pub(super) struct MountedDisk {
     pub(super) root: PathBuf,

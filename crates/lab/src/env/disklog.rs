@@ -11,25 +11,19 @@ pub(super) const HEAD: &str =
 /// One request. Times are nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// When it came.
     pub came_ns: u64,
-    /// When a head took it up.
     pub start_ns: u64,
     /// When the head was done, by the model.
     pub end_ns: u64,
     /// When the answer was on its way: later than `end_ns` by what this machine was late.
     pub replied_ns: u64,
-    /// Its first byte.
     pub offset: u64,
-    /// Its length, bytes.
     pub bytes: u64,
-    /// Which head served it.
     pub head: usize,
     /// Whether the head had to travel.
     pub sought: bool,
     /// Requests there when it was taken up, itself included.
     pub depth: usize,
-    /// Whether it wrote.
     pub wrote: bool,
 }
 
@@ -96,9 +90,7 @@ pub fn read(path: &Path) -> io::Result<Vec<Row>> {
 /// A stretch of a log (systems.md §6.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Requests per second.
     pub requests_per_s: f64,
-    /// Bytes per second.
     pub bytes_per_s: f64,
     /// Mean bytes between two travels of the head: how contiguous the requests are.
     pub run_bytes: f64,
@@ -106,7 +98,6 @@ pub struct Summary {
     pub busy: f64,
     /// Mean number of requests that wait or are served (Little: sum of times over the stretch).
     pub depth: f64,
-    /// Mean time from coming to the answer, ms.
     pub response_ms: f64,
     /// By how much the answers were later than the model's, mean, ms: this machine's share.
     pub late_ms: f64,

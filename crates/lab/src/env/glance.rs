@@ -18,7 +18,6 @@ use std::path::Path;
 
 const MIB: f64 = 1_048_576.0;
 
-/// What an environment showed at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Glance {
     /// `CLOCK_MONOTONIC`, as in the disk's log, ns.
@@ -28,7 +27,6 @@ pub struct Glance {
     network: Option<Kernel>,
 }
 
-/// The memory of the server's group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Memory {
     /// Pages of files, bytes; None: no group, or it does not say.
@@ -45,7 +43,6 @@ pub(super) fn own_memory(groups: &Groups) -> Option<f64> {
 }
 
 impl Glance {
-    /// Now.
     pub fn at(record: &Record) -> Self {
         let network = record.spec.network.as_ref();
         let apart = network.is_some_and(|network| network.layout == NetworkLayout::Pair);
@@ -176,7 +173,6 @@ struct Extent {
 pub(super) struct Owners(Vec<Extent>);
 
 impl Owners {
-    /// Of an image.
     pub(super) fn of(image: &Path) -> io::Result<Self> {
         let file = File::open(image)?;
         let superblock = bytes(&file, SUPERBLOCK_AT, 1_024)?;

@@ -13,7 +13,6 @@ const GRANT_US: u64 = 1_000;
 /// Version 1 hierarchies in which a group may keep the processes together.
 const KEEPING: [&str; 5] = ["pids", "freezer", "memory", "cpu", "cpuacct"];
 
-/// Where the hierarchies are mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hierarchies {
     /// Version 2.
@@ -24,12 +23,9 @@ pub(super) struct Hierarchies {
     single: BTreeMap<String, PathBuf>,
 }
 
-/// The groups of an environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Groups {
-    /// Those that the server joins.
     pub server: Vec<PathBuf>,
-    /// Those that the client joins.
     pub client: Vec<PathBuf>,
     /// The one whose memory is limited.
     pub memory: Option<PathBuf>,
@@ -57,7 +53,6 @@ impl Groups {
 }
 
 impl Hierarchies {
-    /// Those of this machine.
     pub(super) fn here() -> Self {
         let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let mut found = Self::parse(&table);

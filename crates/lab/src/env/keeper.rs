@@ -35,7 +35,6 @@ pub(super) fn run() -> Result<(), String> {
     keeper.undo()
 }
 
-/// What a keeper holds.
 #[derive(Debug)]
 struct Keeper {
     ledger: Ledger,

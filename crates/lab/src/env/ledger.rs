@@ -25,29 +25,20 @@ const ASKER: &str = "asked-by";
 pub enum Made {
     /// A control group and all processes in it.
     Group {
-        /// Its directory.
         path: PathBuf,
     },
-    /// A kernel setting of the whole machine.
     Setting {
-        /// The file that holds it.
         path: PathBuf,
-        /// What it was, and shall be again.
         was: String,
     },
-    /// A loop device.
     Loop {
         /// The name, without directories, of the file behind it: used by nobody else.
         file: String,
     },
-    /// A mount, in the keeper's own namespace.
     Mount {
-        /// Where.
         point: PathBuf,
     },
-    /// A directory with everything below it.
     Directory {
-        /// Its path.
         path: PathBuf,
     },
 }
@@ -71,7 +62,6 @@ impl Made {
 /// Whose environment it is: a process number alone could be another process's by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// The keeper's process number.
     pub pid: u32,
     /// When it started, in ticks since the machine did.
     pub started: u64,
@@ -84,7 +74,6 @@ impl Owner {
         Ok(Self { pid, started })
     }
 
-    /// Whether it still runs.
     pub fn is_alive(&self) -> bool {
         started(self.pid) == Some(self.started)
     }
@@ -93,7 +82,6 @@ impl Owner {
         format!("regatta-{}-{}", self.pid, self.started)
     }
 
-    /// Reads a directory's name.
     fn parse(id: &str) -> Option<Self> {
         let (pid, started) = id.strip_prefix("regatta-")?.split_once('-')?;
         Some(Self { pid: pid.parse().ok()?, started: started.parse().ok()? })
@@ -108,7 +96,6 @@ fn started(pid: u32) -> Option<u64> {
     if fields.first() == Some(&"Z") { None } else { fields.get(19)?.parse().ok() }
 }
 
-/// Where the ledgers of this machine are.
 pub fn place() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return "/run/regatta-lab".into();
@@ -217,12 +204,9 @@ fn others(id: &str) -> Vec<Made> {
     living.flat_map(|entry| entry.made).collect()
 }
 
-/// An environment of this machine, as its ledger tells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listed {
-    /// Its name.
     pub id: String,
-    /// Its keeper.
     pub owner: Owner,
     /// The process that asked for it; 0: not known.
     pub asker: u32,

@@ -67,25 +67,18 @@ pub enum Place {
 /// What an environment turned out to be: enough to say under what a number was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its name.
     pub id: String,
-    /// What was asked for.
     pub spec: Spec,
-    /// The kernel that made it.
     pub kernel: String,
     /// The process that holds its namespaces.
     pub keeper: u32,
-    /// The network, if it has one of its own.
     pub network: Option<DescribedNetwork>,
-    /// Settings of that network.
     pub settings: Vec<Setting>,
     /// Settings that the profile names and that were left alone, since they are the machine's.
     pub left_alone: Vec<String>,
-    /// The disk, if it has one of its own.
     pub disk: Option<DescribedDisk>,
     /// Where the files are, as the server sees it.
     pub root: Option<PathBuf>,
-    /// The control groups.
     pub groups: Groups,
     /// The limit of the server's memory, read back, bytes; None: there is none.
     #[serde(default)]
@@ -131,7 +124,6 @@ impl Record {
     }
 }
 
-/// Why there is no environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The specification makes no sense: everything that is wrong with it.
@@ -199,7 +191,6 @@ impl Environment {
         }
     }
 
-    /// What it turned out to be.
     pub fn record(&self) -> &Record {
         &self.record
     }
@@ -220,7 +211,6 @@ impl Environment {
         }
     }
 
-    /// Where the files are, as the server sees it.
     pub fn root(&self) -> Option<&Path> {
         self.record.root.as_deref()
     }

@@ -9,16 +9,12 @@ const KIB: u64 = 1_024;
 /// far away could wait for as long as others come.
 const STARVED_NS: u64 = 500_000_000;
 
-/// A request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waiting<T> {
     /// What it is to whoever asked.
     pub(super) tag: T,
-    /// Its first byte.
     pub(super) offset: u64,
-    /// Its length, bytes.
     pub(super) bytes: u64,
-    /// When it came, ns.
     pub(super) came_ns: u64,
 }
 
@@ -30,20 +26,16 @@ pub(super) struct Service<T> {
     pub(super) start_ns: u64,
     /// When it is done, ns.
     pub(super) end_ns: u64,
-    /// Whether the head had to travel.
     pub(super) sought: bool,
     /// Requests that were there when it was taken up, itself included.
     pub(super) depth: usize,
 }
 
-/// Next act of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn<T> {
-    /// It serves a request.
     Serves(Service<T>),
     /// It stays where it is until then, ns, or until another request comes.
     Pauses(u64),
-    /// It has nothing to do.
     Idles,
 }
 

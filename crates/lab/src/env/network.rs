@@ -16,10 +16,8 @@ const BURST_BYTES: u64 = 65_536;
 /// How long a packet may wait for its turn before it is dropped, ms.
 const BACKLOG_MS: u32 = 100;
 
-/// What a network turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Described {
-    /// The server's addresses.
     pub addresses: Vec<String>,
     /// The device between server and client.
     pub device: String,
@@ -29,7 +27,6 @@ pub struct Described {
     pub shaping: String,
 }
 
-/// The network that a keeper's namespace has.
 #[derive(Debug)]
 pub(super) struct Link {
     client: Option<Servant>,
@@ -160,11 +157,8 @@ pub(super) fn output(command: &mut Command) -> Result<String, String> {
 /// A setting of the namespace, which ends with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Its name, as sysctl(8) has it.
     pub name: String,
-    /// What it was before.
     pub was: String,
-    /// What it is, read back.
     pub is: String,
 }
 

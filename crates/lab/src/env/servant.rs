@@ -95,7 +95,6 @@ impl Servant {
         told.map_err(|error| error.to_string())
     }
 
-    /// The next line that it says.
     pub(super) fn hear(&mut self) -> Result<String, String> {
         let mut line = String::new();
         self.stdout.read_line(&mut line).map_err(|error| error.to_string())?;
@@ -141,7 +140,6 @@ pub(super) fn with_namespaces(network: bool, mounts: bool) -> Command {
 /// The first of the ordinary priorities.
 pub(super) const FIRST: i32 = -20;
 
-/// What a process joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) groups: Vec<PathBuf>,

@@ -30,11 +30,8 @@ pub(super) struct Orders {
     pub(super) disk: Disk,
     /// The file with the bytes.
     pub(super) image: PathBuf,
-    /// Where the block store appears.
     pub(super) mount_point: PathBuf,
-    /// The one file's name.
     pub(super) name: String,
-    /// Where it may run; empty: anywhere.
     pub(super) cpus: Vec<usize>,
     /// Whether it answers at once until it is told to take its time by a byte on standard input:
     /// while the page cache is filled, which is no part of a measurement.
@@ -288,14 +285,12 @@ fn attributes(ino: INodeNo, kind: FileType, size: u64) -> FileAttr {
     }
 }
 
-/// `CLOCK_MONOTONIC`, ns.
 pub(super) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).expect("counts from the start of the machine");
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).expect("below a second")
 }
 
-/// Sleeps until then, or not at all.
 pub(super) fn sleep_until(at_ns: u64) {
     std::thread::sleep(Duration::from_nanos(at_ns.saturating_sub(now_ns())));
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 /// How often the process looks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What the process is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
     pub(super) cpus: Vec<usize>,

@@ -50,7 +50,6 @@ pub struct Spec {
     pub files: Option<PathBuf>,
     /// What the page cache holds of the files at the start.
     pub pages: Pages,
-    /// Kernel settings.
     #[serde(rename = "settings")]
     pub profile: Profile,
     /// Whether the kernel is to account how long tasks wait for the disk
@@ -64,9 +63,7 @@ pub struct Spec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Network {
-    /// How server and client reach each other.
     pub layout: NetworkLayout,
-    /// The largest packet, bytes.
     pub mtu: u32,
     /// Addresses of the server, 10.9.1.1 to 10.9.N.1: the "subnets" of the papers.
     pub addresses: u8,
@@ -84,25 +81,20 @@ pub struct Network {
     pub single_packets: bool,
 }
 
-/// How server and client reach each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetworkLayout {
-    /// Both in one namespace, over its loopback device.
     #[default]
     Loopback,
     /// Each in a namespace of its own, with a pair of devices between (veth).
     Pair,
 }
 
-/// Processors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cpu {
-    /// Where the server may run; empty: anywhere.
     #[serde(deserialize_with = "processors")]
     pub server: Vec<usize>,
-    /// Where the client may run; empty: anywhere.
     #[serde(deserialize_with = "processors")]
     pub client: Vec<usize>,
     /// Where the simulated disk runs; empty: where the client does.
@@ -127,21 +119,17 @@ pub struct Cpu {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Disk {
-    /// Who simulates it.
     pub kind: Kind,
     /// How long the head is under way to another place, milliseconds; with `seek = distance` the
     /// mean over all pairs of places.
     pub seek_ms: f64,
-    /// Whether the way depends on the distance.
     pub seek: Seek,
     /// What a head reads or writes, bytes per second.
     #[serde(deserialize_with = "bytes")]
     pub bandwidth: u64,
     /// Heads that work at the same time on one queue; [S] had two disks.
     pub heads: u32,
-    /// Which request is served next.
     pub queue: Queue,
-    /// Whether it can be written to; else it is mounted read-only.
     pub writable: bool,
     /// How large it is, bytes; 0: as the files need.
     #[serde(deserialize_with = "bytes")]
@@ -155,7 +143,6 @@ pub struct Disk {
     pub log: Option<PathBuf>,
 }
 
-/// Who simulates a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -167,7 +154,6 @@ pub enum Kind {
     InProcess,
 }
 
-/// How long a head is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Seek {
@@ -179,11 +165,9 @@ pub enum Seek {
     Distance,
 }
 
-/// Which request is served next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
-    /// The oldest.
     #[default]
     Fifo,
     /// The nearest to the head, unless one has waited for too long.
@@ -214,11 +198,9 @@ impl Queue {
     }
 }
 
-/// What the page cache holds of the files when the server starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pages {
-    /// Whatever it happens to hold.
     #[default]
     AsIs,
     /// Nothing: written back and dropped, file by file.
@@ -228,11 +210,9 @@ pub enum Pages {
     Warm,
 }
 
-/// Kernel settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
-    /// The kernel's own.
     #[default]
     Default,
     /// Those of [G], table I, as far as a namespace has settings of its own (systems.md §5.7).
@@ -483,9 +463,7 @@ pub(crate) const STAND_IN: &str = "instead regatta's servers simulate one in the
 /// Something that a specification needs and this machine does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lack {
-    /// Which part of the environment cannot be made.
     pub part: String,
-    /// What it needs.
     pub needs: String,
     /// What can be done instead; empty: nothing.
     pub instead: String,

@@ -10,7 +10,6 @@ use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 use std::sync::LazyLock;
 
-/// A claim, and the comparisons that decide it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimRow {
     /// Name of a claim of the papers, or of the user's own.
@@ -23,7 +22,6 @@ pub struct ClaimRow {
     pub given: Vec<Comparison>,
     /// Asks of the claim; all have to be so.
     pub asks: Vec<ClaimAsk>,
-    /// Numbers that are printed with it.
     pub tells: Vec<Tell>,
     /// Missing part of the claim: what is here can refute the claim, and cannot confirm it.
     pub half: Option<String>,
@@ -77,7 +75,6 @@ named! {
 /// Thing that a claim asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ClaimAsk {
-    /// A comparison.
     One(Box<Comparison>),
     /// Candidates; one is enough. All comparisons of a candidate have to be so.
     Any(Vec<Vec<Comparison>>),
@@ -86,26 +83,20 @@ pub enum ClaimAsk {
 /// Numbers of arms, and the range that they have to be in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Numbers and arms.
     pub of: Compared,
     /// Rate at which they are compared; peaks have none.
     pub at: RatePlace,
-    /// Levels of factors, by their paths.
     pub levels: BTreeMap<String, LevelChoice>,
-    /// Range.
     pub is: Range,
 }
 
-/// Numbers of arms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Compared {
     /// Best peak of some arms over the best peak of others.
     Peak([Vec<String>; 2]),
-    /// Number of one arm over that of another.
     Ratio(ArmNumber, [ArmAt; 2]),
-    /// The same, tested as a difference: the second number may be 0.
+    /// As `Ratio`, tested as a difference: the second number may be 0.
     Times(ArmNumber, [ArmAt; 2]),
-    /// Number of an arm.
     Value(ArmNumber, ArmAt),
     /// Peak at the highest level of a factor over that at the lowest: of one arm over another.
     Change(String, [String; 2]),
@@ -122,18 +113,14 @@ pub enum Compared {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ArmNumber {
-    /// Factor.
     pub times: f64,
     /// Name of a metric or a counter, or a derived number.
     pub name: TrialNumber,
-    /// Divisor.
     pub over: Option<TrialNumber>,
 }
 
-/// Number of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrialNumber {
-    /// Computed of several.
     Derived(DerivedNumber),
     /// A metric, or else a counter of the server.
     Named(String),
@@ -170,19 +157,15 @@ named! {
 /// An arm, perhaps at a rate of its own: `NAME` or `NAME@RATE`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArmAt {
-    /// Name of the arm.
     pub arm: String,
     /// Rate, if it differs from that of the comparison.
     pub at: Option<RatePlace>,
 }
 
-/// Rates of an arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum RatePlace {
-    /// The highest.
     #[default]
     Highest,
-    /// The lowest.
     Lowest,
     /// The nearest to a multiple of the calibrated rate.
     Near(f64),
@@ -190,25 +173,19 @@ pub enum RatePlace {
     Between(f64, f64),
 }
 
-/// Level of a factor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LevelChoice {
-    /// The first in the file.
     First,
-    /// The last in the file.
     Last,
-    /// A level as it is written.
     Is(String),
 }
 
 /// A number that is printed with a verdict, and decides nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tell {
-    /// Number.
     pub of: ArmNumber,
     /// Arms, each at its highest rate.
     pub arms: Vec<String>,
-    /// Words behind the number.
     pub says: String,
 }
 
@@ -219,7 +196,6 @@ impl ClaimRow {
         Some(Claim::of_user(&self.id, says))
     }
 
-    /// Comparisons that it asks for, also those of candidates.
     pub(crate) fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
         self.asks.iter().flat_map(|ask| match ask {
             ClaimAsk::One(one) => vec![&**one],
@@ -227,7 +203,6 @@ impl ClaimRow {
         })
     }
 
-    /// Ranges that it asks for.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range> {
         self.comparisons().map(|one| one.is)
     }
@@ -374,18 +349,15 @@ impl LevelChoice {
     }
 }
 
-/// A claim of a paper, or a bar of ours.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Claim {
-    /// Name.
     pub id: String,
     /// Sentence, with `{}` for each range.
     gist: String,
     /// Ranges that it says something is in, which are those that are asked for.
     #[serde(default)]
     pub ranges: Vec<Range>,
-    /// Resources that decide it, in words.
     pub needs: String,
     /// Resources among those that a machine may lack.
     #[serde(default)]
@@ -393,7 +365,6 @@ pub struct Claim {
     /// Processors that the server has to have for itself, at least; 0: any.
     #[serde(default)]
     pub processors: usize,
-    /// The paper's number.
     pub paper: String,
     /// Whether it takes something that is not built.
     #[serde(default)]
@@ -404,15 +375,10 @@ pub struct Claim {
 }
 
 named! {
-    /// Part of an environment or a machine that decides a claim.
     pub enum Resource {
-        /// A simulated disk.
         Disk = "disk",
-        /// A limit on memory.
         Memory = "memory",
-        /// A network of the server's own.
         Network = "network",
-        /// Counters of the processor.
         Counters = "counters",
     }
 }
@@ -421,11 +387,8 @@ named! {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Range {
-    /// More than this.
     Above(f64),
-    /// Less than this.
     Below(f64),
-    /// Between these.
     Within(f64, f64),
     /// 1, but for this share either way: from 1 / (1 + share) to 1 + share.
     Equal(f64),
@@ -517,7 +480,6 @@ impl Display for Range {
 }
 
 impl Claim {
-    /// Sentence with its ranges.
     pub fn sentence(&self) -> String {
         let mut sentence = self.gist.clone();
         for range in &self.ranges {
@@ -531,12 +493,10 @@ impl Claim {
         Self { id: id.to_owned(), gist: says.to_owned(), ..Self::default() }
     }
 
-    /// Claim of that name.
     pub(crate) fn named(id: &str) -> Option<&'static Self> {
         CLAIMS.iter().find(|claim| claim.id == id)
     }
 
-    /// Whether it takes a resource.
     pub(crate) fn takes(&self, resource: Resource) -> bool {
         self.takes.contains(&resource)
     }
@@ -547,14 +507,12 @@ pub(crate) fn range(id: &str, at: usize) -> Range {
     Claim::named(id).expect("predicates are of claims").ranges[at]
 }
 
-/// File of the index.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Index {
     claim: Vec<Claim>,
 }
 
-/// All claims.
 pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| {
     let text = include_str!("../../../../experiments/claims.toml");
     toml::from_str::<Index>(text).expect("a test reads it").claim

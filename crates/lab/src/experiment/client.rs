@@ -17,10 +17,8 @@ pub(super) const STREAMS_MAX: u32 = 1_000;
 pub(crate) const CODINGS: &str = "br;q=1, gzip;q=0.8";
 
 named! {
-    /// The program that makes the requests.
     #[derive(Default)]
     pub enum Client {
-        /// `regatta load`.
         #[default]
         Regatta = "regatta",
         /// wrk: one thread, closed loop, HTTP/1.1.
@@ -44,14 +42,10 @@ impl Client {
     }
 }
 
-/// Parts of a server's configuration that its load needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoadNeeds {
-    /// Encryption of its connections, if the program has any.
     pub(crate) tls: Encryption,
-    /// HTTP/2.
     pub(crate) http2: bool,
-    /// Precompressed siblings of files.
     pub(crate) codings: bool,
 }
 
@@ -59,7 +53,6 @@ named! {
     /// The field lines of requests of wrk or h2load.
     #[derive(Default)]
     pub enum RequestFields {
-        /// `Host` alone.
         #[default]
         Host = "host",
         /// The ten that Firefox sends.
@@ -75,7 +68,6 @@ named! {
     /// Encryption of the connections of wrk or h2load, by TLS 1.3.
     #[derive(Default)]
     pub enum Encryption {
-        /// All connections are in the clear.
         #[default]
         Clear = "none",
         /// The servers issue no session tickets: each handshake is a full one.
@@ -87,7 +79,6 @@ named! {
 }
 
 impl Experiment {
-    /// Whether any connection is encrypted.
     pub(crate) fn encrypts(&self) -> bool {
         self.workload.tls != Encryption::Clear || self.varies(TLS)
     }

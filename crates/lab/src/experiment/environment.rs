@@ -82,7 +82,6 @@ pub(super) fn is_factor(path: &str) -> bool {
     key.is_some_and(|key| known().pointer(&key).is_some_and(|value| !value.is_object()))
 }
 
-/// Fault of a level of such a factor.
 pub(super) fn level_fault(path: &str, level: &str) -> Option<String> {
     let key = path.strip_prefix(PREFIX).filter(|_| is_factor(path))?;
     let mut probe = Spec { files: Some("/".into()), ..Spec::default() };

@@ -5,7 +5,6 @@ use regatta_load::engine::Fate;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
-/// A number of a trial.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Metric {
@@ -20,7 +19,6 @@ struct Metric {
     meaning: String,
 }
 
-/// The file.
 #[derive(Debug, Deserialize)]
 struct Table {
     metric: Vec<Metric>,
@@ -38,7 +36,6 @@ fn find(name: &str) -> Option<&'static Metric> {
     named(name).or_else(counted)
 }
 
-/// Whether a trial can have a number of this name.
 #[must_use]
 pub fn is_metric(name: &str) -> bool {
     let fate = name.strip_prefix("fate_");

@@ -73,9 +73,7 @@ named! {
 /// An experiment at one scale.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// Its name.
     pub name: String,
-    /// What is to be found out.
     pub question: String,
     /// What is expected, written before the run.
     pub expect: String,
@@ -86,23 +84,17 @@ pub struct Experiment {
     /// Rows of claims: comparisons of its arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<ClaimRow>,
-    /// What is compared, in the order of the file.
     #[serde(default)]
     pub targets: Vec<Target>,
     /// The target that the others are compared with, and that runs twice.
     pub baseline: String,
-    /// What varies.
     #[serde(default)]
     pub factors: Vec<Factor>,
-    /// What is asked of them.
     pub workload: Workload,
     /// How rates written as multiples (`1.5x`) become rates.
     pub calibrate: Option<Calibrate>,
-    /// Where they run.
     pub machine: Machine,
-    /// What the servers run in.
     pub environment: Spec,
-    /// How long and how often.
     pub measure: Measure,
     /// What makes a trial worthless.
     pub guards: Guards,
@@ -128,9 +120,7 @@ impl Experiment {
 /// A server under one configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// Its name in the results.
     pub name: String,
-    /// Which program.
     pub program: Program,
     /// Regatta's options (`section.key`), in order.
     pub config: BTreeMap<String, String>,
@@ -149,7 +139,6 @@ impl Target {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Program {
-    /// This server.
     Regatta,
     /// Its bare loop, `regatta null`: the ceiling.
     Null,
@@ -171,14 +160,12 @@ pub(crate) const PROCESSORS: &str = "machine.processors";
 /// The factor that is the layout: a word of [`CpuLayout`].
 pub(crate) const LAYOUT: &str = "machine.layout";
 
-/// Something that varies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Factor {
     /// What: `workload.rate`, `workload.connections`, `workload.target`, `workload.fields`,
     /// `workload.tls`, `workload.streams`, `machine.processors`, `environment.KEY`, or
     /// `targets.NAME.config.section.key`.
     pub path: String,
-    /// Its levels as written.
     pub levels: Vec<String>,
 }
 
@@ -246,7 +233,6 @@ pub struct Workload {
     /// With `root` and one target, and of wrk and h2load always: that. In a rotation it is the file
     /// whose replies are compared.
     pub target: String,
-    /// Who makes the requests.
     #[serde(default)]
     pub client: Client,
     /// What field lines those of wrk or h2load have.
@@ -258,7 +244,6 @@ pub struct Workload {
     /// Requests that h2load has open on a connection.
     #[serde(default = "one_stream")]
     pub streams: u32,
-    /// The load model.
     #[serde(rename = "loop", alias = "model")]
     pub model: Loop,
     /// Requests (or sessions) per second: a number, or a multiple of the calibrated rate (`1.5x`).
@@ -266,7 +251,6 @@ pub struct Workload {
     pub rate: String,
     /// `constant`, `poisson` or `uniform`.
     pub arrivals: String,
-    /// Connections of the closed model.
     pub connections: u32,
     /// Requests on one connection; 0: no limit.
     pub requests_per_connection: u32,
@@ -296,9 +280,7 @@ pub struct Calibrate {
     /// seek is found for that; 0: it is as the file says.
     #[serde(default)]
     pub disk_wait: f64,
-    /// Connections of that load.
     pub connections: u32,
-    /// Length of each try, seconds.
     pub seconds: f64,
     /// Tries; the median counts.
     pub tries: u32,
@@ -308,7 +290,6 @@ pub struct Calibrate {
 }
 
 named! {
-    /// Which processors server and load have.
     #[derive(Default)]
     pub enum CpuLayout {
         /// Each its own. What they share moves between processors, and how long that takes changes
@@ -327,13 +308,11 @@ named! {
 /// experiment does not say (`server_left`).
 const LEFT_TOGETHER: u32 = 50;
 
-/// Where servers and clients run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Which of these the load runs on.
     #[serde(default)]
     pub layout: CpuLayout,
-    /// Processors of the server.
     #[serde(deserialize_with = "processors")]
     pub server_cpus: Vec<usize>,
     /// Processors of the load generator, and of a simulated disk.
@@ -401,20 +380,17 @@ impl Machine {
     }
 }
 
-/// How long and how often.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
     /// What is made of each cell: trials, or a saturation search.
     pub mode: Mode,
     /// Where the measurement starts.
     pub warm: Warm,
-    /// Time before the measurement, seconds.
     pub warm_s: f64,
     /// Requests for each file and process before the load: each process opens every file, so that
     /// its own cache holds them all. 0: none.
     #[serde(default)]
     pub warm_requests: u32,
-    /// Length of the measurement, seconds.
     pub window_s: f64,
     /// Blocks: every cell once in each, in random order.
     pub blocks: u32,
@@ -440,7 +416,6 @@ pub struct Measure {
     /// memory of their own.
     #[serde(default)]
     pub streaming: bool,
-    /// Whether each arm is profiled in a trial more.
     pub profile: bool,
     /// At which level of factors that is, or levels with commas between them; of others at their
     /// last level.
@@ -490,11 +465,9 @@ impl Guards {
     }
 }
 
-/// What is made of each cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// One trial in each block.
     #[default]
     Trials,
     /// A saturation search: the highest rate at which `workload.slo` holds.
@@ -517,7 +490,6 @@ pub enum Warm {
 pub struct KneeSearch {
     /// It ends when the interval reaches no further than this share from the knee.
     pub goal: f64,
-    /// The most probes of one cell.
     pub trials_max: u32,
     /// Loads beyond the knee, as multiples of it, each between two calm stretches.
     pub overload: Vec<f64>,

@@ -50,7 +50,6 @@ pub fn parse_by(
     file.end(experiment)
 }
 
-/// Every key that a file may have.
 fn known(usual: &Experiment) -> Value {
     let config = json!({ "*": 0 });
     let mut known = json!({

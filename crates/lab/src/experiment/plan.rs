@@ -34,12 +34,9 @@ pub(crate) const PROFILE_S: f64 = 8.0;
 /// The shortest stretch of an overload, seconds.
 const STRETCH_S_MIN: f64 = 6.0;
 
-/// A trial to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planned {
-    /// Its place in the order.
     pub trial: u32,
-    /// Its block.
     pub block: u32,
     /// Which of [`cells`].
     pub cell: usize,

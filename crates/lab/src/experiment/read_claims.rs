@@ -20,7 +20,6 @@ use toml::Spanned;
 const LEVELS_MAX: usize = 4;
 const RATES: &str = "expected highest, lowest, a multiple such as \"1.2x\" or \"1x..1.25x\"";
 
-/// A row as written.
 #[derive(Debug, Deserialize)]
 struct RowTable {
     id: Option<Spanned<String>>,
@@ -36,7 +35,6 @@ struct RowTable {
     decided_by: Option<Spanned<Vec<String>>>,
 }
 
-/// A comparison as written, or several in `any` or `all`.
 #[derive(Debug, Deserialize)]
 struct AskTable {
     any: Option<AskTables>,
@@ -59,7 +57,6 @@ struct AskTable {
 
 type AskTables = Spanned<Vec<Spanned<AskTable>>>;
 
-/// A number to print, as written.
 #[derive(Debug, Deserialize)]
 struct TellTable {
     of: Option<Spanned<String>>,
@@ -126,7 +123,6 @@ impl<'de> Deserialize<'de> for ArmNames {
     }
 }
 
-/// Every key of the rows.
 pub(super) fn known() -> Value {
     let comparison = json!({
         "peak": 0, "ratio": 0, "times": 0, "value": 0, "change": 0, "gap": 0, "rise": 0,
@@ -380,7 +376,6 @@ impl RowReader<'_, '_> {
         parse(text.get_ref()).map_err(wrong).ok()
     }
 
-    /// One arm, or two.
     fn kept(self, key: &str, names: &Spanned<ArmNames>) -> Option<Compared> {
         if matches!(names.get_ref(), ArmNames::One(_)) {
             return Some(Compared::Kept(self.arm(key, names)?.arm, None));
@@ -389,7 +384,6 @@ impl RowReader<'_, '_> {
         Some(Compared::Kept(one.arm, Some(other.arm)))
     }
 
-    /// Two pairs of arms.
     fn gap(self, key: &str, names: &Spanned<ArmNames>) -> Option<[[String; 2]; 2]> {
         let two = |names| self.two(key, names).map(|arms| arms.map(|one| one.arm));
         let [one, other] = self.pair(key, names)?;
@@ -410,7 +404,6 @@ impl RowReader<'_, '_> {
         Some([each(above)?, each(below)?])
     }
 
-    /// Two arms.
     fn two(self, key: &str, names: &Spanned<ArmNames>) -> Option<[ArmAt; 2]> {
         let [one, other] = self.pair(key, names)?;
         Some([self.arm(key, one)?, self.arm(key, other)?])
@@ -454,7 +447,6 @@ impl RowReader<'_, '_> {
         None
     }
 
-    /// Levels of factors.
     fn levels(self, path: &str, table: &AskTable) -> BTreeMap<String, LevelChoice> {
         let mut levels = BTreeMap::new();
         let Some(table) = &table.levels else { return levels };

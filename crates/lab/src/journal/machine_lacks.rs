@@ -19,10 +19,8 @@ const DESCRIPTORS_BESIDE: u64 = 64;
 /// How the want of them begins.
 pub(crate) const NO_COUNTERS: &str = "the processor's counters cannot be read";
 
-/// What a machine has.
 #[derive(Clone, Debug)]
 struct Here {
-    /// Processors that we may use.
     processors: usize,
     /// The most descriptors that a process may have.
     descriptors_max: u64,

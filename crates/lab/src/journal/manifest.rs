@@ -21,33 +21,25 @@ pub(crate) const FORMAT: u32 = 1;
 pub struct LayoutChoice {
     /// The one that is taken.
     pub layout: CpuLayout,
-    /// With the load on processors of its own.
     pub apart: f64,
-    /// With the load on the server's.
     pub together: f64,
 }
 
 /// The seek of a simulated disk that a run has found, and what it was found for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeekChoice {
-    /// The seek, milliseconds.
     pub seek_ms: f64,
     /// The share of the time for which one event loop waited for the disk.
     pub waits: f64,
 }
 
-/// What a run was made with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// 1.
     pub format: u32,
-    /// The scale.
     pub scale: Scale,
     /// When it began, milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// The command that makes it again.
     pub command: String,
-    /// SHA-256 of the server's program.
     pub regatta_sha256: String,
     /// SHA-256 of the lab's program; empty: the server's was the lab's, too.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -59,7 +51,6 @@ pub struct Manifest {
     pub versions: BTreeMap<String, String>,
     /// Targets that cannot be run here, and why.
     pub left_out: BTreeMap<String, String>,
-    /// The calibrated rate, requests per second.
     pub unit: Option<f64>,
     /// The same of each block, where each has its own; the first is the one above.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -80,7 +71,6 @@ pub struct Manifest {
     /// The chances to be misled by runs whose blocks were added to this one's; 0: there are none.
     #[serde(skip)]
     pub(crate) chances_added: usize,
-    /// Machine and settings, by name.
     pub machine: BTreeMap<String, String>,
     /// What the experiment asks for and this machine does not allow.
     pub lacks: Vec<String>,

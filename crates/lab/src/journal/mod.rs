@@ -20,14 +20,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Of one run.
 #[derive(Debug)]
 pub struct Run {
-    /// Its directory.
     pub directory: PathBuf,
-    /// The experiment at the run's scale.
     pub experiment: Experiment,
-    /// What it was made with.
     pub manifest: Manifest,
     /// Its trials so far, in the order in which they ended.
     pub records: Vec<Record>,
@@ -242,13 +238,11 @@ impl Run {
         self.directory.join("outcomes").join(format!("{trial:05}-{attempt}.json"))
     }
 
-    /// The whole result of a trial's load; None where it had none.
     pub fn outcome(&self, record: &Record) -> Option<Outcome> {
         let text = fs::read(self.outcome_path(record.trial, record.attempt)).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// The valid records.
     pub fn valid(&self) -> impl Iterator<Item = &Record> {
         self.records.iter().filter(|record| record.valid)
     }
@@ -277,7 +271,6 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Stri
     write_whole(path, &text)
 }
 
-/// Adds a line of JSON to a file.
 pub(crate) fn append(path: &Path, value: &impl Serialize) -> Result<(), String> {
     let mut line = serde_json::to_string(value).map_err(|error| error.to_string())?;
     line.push('\n');
@@ -306,7 +299,6 @@ pub fn records(name: &str, text: &str) -> Result<Vec<Record>, String> {
 const ARCHIVE_ENDING: &str = ".jsonl.zst";
 /// Largest file, bytes: it is kept in the repository.
 const ARCHIVE_BYTES_MAX: u64 = 20 << 20;
-/// Program that packs and unpacks.
 const ZSTD: &str = "zstd";
 
 /// Writes runs into a file, or leaves it as it is.

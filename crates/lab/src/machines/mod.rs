@@ -59,7 +59,6 @@ pub struct Far {
     near: IpAddr,
     /// Shortest time of a connection from there to us, nanoseconds.
     round_trip_ns: f64,
-    /// Machine and settings, by name.
     machine: BTreeMap<String, String>,
     /// Paths of ours, and their copies there.
     paths: RefCell<Vec<(PathBuf, PathBuf)>>,
@@ -103,7 +102,6 @@ impl Far {
         Ok(far)
     }
 
-    /// The machine as it was named.
     pub(crate) fn destination(&self) -> &str {
         &self.destination
     }
@@ -293,7 +291,6 @@ impl Drop for Kept {
     }
 }
 
-/// Refuses what takes one machine.
 fn refuse(experiment: &Experiment) -> Result<(), String> {
     let together = experiment.machine.layout == CpuLayout::Together
         || experiment.factors.iter().any(|factor| factor.path == LAYOUT);

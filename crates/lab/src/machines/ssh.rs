@@ -71,12 +71,10 @@ impl Connection {
         Ok(Self { destination: destination.to_owned(), place, master: RefCell::new(master) })
     }
 
-    /// Whether the connection has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.master.borrow_mut().has_ended()
     }
 
-    /// Command line that runs a script there.
     pub(super) fn words(&self, script: &str) -> Vec<OsString> {
         // Without the connection there is no command: no second way in is looked for.
         let options = ["-oBatchMode=yes", "-oControlMaster=no", "-oProxyCommand=false", "-S"];
@@ -88,7 +86,6 @@ impl Connection {
         words
     }
 
-    /// Command that runs a script there.
     pub(super) fn command(&self, script: &str) -> Command {
         let words = self.words(script);
         let mut command = Command::new(&words[0]);
@@ -114,7 +111,6 @@ impl Drop for Connection {
     }
 }
 
-/// A text as one word of a shell.
 pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -12,12 +12,10 @@ use std::fmt::Write as _;
 
 /// Architectures that are always checked.
 const NAMED: [&str; 6] = ["sped", "amped", "mt", "knot-c", "watpipe4", "seda"];
-/// Others that are drawn.
 const DRAWN: usize = 6;
 /// Share by which priced processor time may differ from the measured one.
 const WITHIN: f64 = 0.1;
 
-/// Result of the validation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PriceCheck {
     /// Arms that were checked: the named, then the drawn.
@@ -29,13 +27,11 @@ pub struct PriceCheck {
 /// An arm by its prices and as it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CheckedArm {
-    /// Name.
     pub arm: String,
     /// Whether it was drawn by the seed.
     pub drawn: bool,
     /// Processor time of a reply by counts and prices, microseconds.
     pub priced_us: f64,
-    /// The same as measured.
     pub measured_us: f64,
     /// Whether they differ by 10 % at most.
     pub within: bool,
@@ -43,7 +39,6 @@ pub struct CheckedArm {
     pub peak: Option<CheckedPeak>,
 }
 
-/// A peak by prices and as it was measured, replies a second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CheckedPeak {
     /// By the closed network.
@@ -52,7 +47,6 @@ pub struct CheckedPeak {
     pub measured: f64,
     /// 95 % interval; below six blocks all of them.
     pub interval: [f64; 2],
-    /// Whether the interval holds the priced one.
     pub within: bool,
 }
 

@@ -45,7 +45,6 @@ pub(super) const COUNTS: [(&str, Sum); 26] = [
 /// Wait mechanisms that have prices of their own.
 const WAIT_CALLS: [&str; 3] = ["epoll", "poll", "select"];
 
-/// Counts of one reply, by their names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplyCounts(BTreeMap<&'static str, f64>);
 
@@ -77,7 +76,6 @@ fn replies(record: &Record) -> Option<f64> {
     record.counters.get("replies").copied().filter(|replies| *replies > 0.0)
 }
 
-/// A count of a trial for each reply.
 fn counted(record: &Record, (name, sum): (&str, Sum), target: &Target) -> Option<f64> {
     let replies = replies(record)?;
     let metric = |name: &str| record.metrics.get(name).copied();

@@ -6,7 +6,6 @@ use regatta_load::named;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Lists of the papers.
 const FILES: [&str; 4] = [
     include_str!("../../../../experiments/prices/eurosys07.toml"),
     include_str!("../../../../experiments/prices/hpl01.toml"),
@@ -14,7 +13,6 @@ const FILES: [&str; 4] = [
     include_str!("../../../../experiments/prices/systor12.toml"),
 ];
 
-/// Prices of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriceList {
@@ -36,9 +34,7 @@ pub struct PriceList {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Unit of the value.
     pub unit: PriceUnit,
-    /// Middle.
     pub value: f64,
     /// Lowest and highest value that the source allows.
     pub spread: [f64; 2],
@@ -53,11 +49,8 @@ pub struct Price {
 }
 
 named! {
-    /// Unit of a price.
     pub enum PriceUnit {
-        /// Nanoseconds.
         Nanoseconds = "ns",
-        /// Microseconds.
         Microseconds = "us",
         /// Cycles of the processor for an instruction.
         Cycles = "cycles",
@@ -65,7 +58,6 @@ named! {
 }
 
 named! {
-    /// Event that a price is paid for.
     #[derive(Default)]
     pub enum PriceBasis {
         /// Each event of the price's name.
@@ -134,7 +126,6 @@ impl PriceList {
     }
 }
 
-/// Lists of the papers.
 pub fn papers() -> Vec<PriceList> {
     FILES.iter().map(|text| PriceList::parse(text).expect("a test reads each")).collect()
 }
@@ -147,7 +138,6 @@ pub struct PriceDraw<'l> {
 }
 
 impl<'l> PriceDraw<'l> {
-    /// Middles of all prices.
     pub fn middle(list: &'l PriceList) -> Self {
         Self::with(list, |[_, value, _]| value)
     }

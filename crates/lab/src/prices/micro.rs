@@ -197,7 +197,6 @@ impl Loops {
         Ok(Self { listener, pairs, scratch, folder: File::open(folder)?, file, body })
     }
 
-    /// Runs each loop once.
     fn round(&self) -> io::Result<Vec<(&'static str, f64)>> {
         let mut taken = vec![
             ("clock", timed(LIGHT_BATCH, |_| done(clock::nanos()))?),

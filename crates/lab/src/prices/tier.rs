@@ -12,11 +12,9 @@ use crate::stats::{Random, count};
 use serde::Serialize;
 use std::sync::LazyLock;
 
-/// Draws of all prices.
 const DRAWS: usize = 1_000;
 /// Share of the draws in which a claim has to hold, or not.
 const SURE: f64 = 0.95;
-/// Seed of the draws.
 const SEED: u64 = 2007;
 
 static PAPERS: LazyLock<Vec<PriceList>> = LazyLock::new(papers);
@@ -24,9 +22,7 @@ static PAPERS: LazyLock<Vec<PriceList>> = LazyLock::new(papers);
 /// Verdict on the prices of a claim's paper.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PricedClaim {
-    /// Mark of the paper.
     pub mark: String,
-    /// Whether it holds.
     pub verdict: Verdict,
     /// Share of the draws in which it holds.
     pub share: f64,

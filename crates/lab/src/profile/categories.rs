@@ -47,7 +47,6 @@ named! {
 }
 
 impl Category {
-    /// Its name in the table.
     pub fn title(self) -> &'static str {
         match self {
             Self::FileSystem => "file system",
@@ -74,18 +73,14 @@ impl Category {
     }
 }
 
-/// The parts of [E] table 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// `vmlinux`.
     Kernel,
     /// `e1000` there.
     Driver,
-    /// User space.
     User,
-    /// `libc`.
     Libc,
-    /// `other`.
     Other,
 }
 

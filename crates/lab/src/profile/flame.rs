@@ -45,7 +45,6 @@ impl Node {
     }
 }
 
-/// One frame as it is drawn.
 #[derive(Debug)]
 struct Drawn<'a> {
     name: &'a str,
@@ -74,7 +73,6 @@ fn frames<'a>(
     }
 }
 
-/// The flame graph of one profile.
 pub fn flame(name: &str, folded: &Folded) -> String {
     let mut root = Node::default();
     root.add(folded, 0);

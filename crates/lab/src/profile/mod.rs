@@ -39,13 +39,10 @@ pub enum Source {
 /// A line of `profiles/index.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// What was profiled.
     pub cell: Cell,
-    /// From what.
     pub source: Source,
     /// Share of each category ([`Category::name`]); with [`Source::Counters`] `user` and `kernel`.
     pub categories: BTreeMap<String, f64>,
-    /// Good answers while it was watched.
     pub replies: f64,
     /// If the processor counts both.
     pub cycles_per_instruction: Option<f64>,
@@ -61,7 +58,6 @@ pub struct Profile {
     pub system_calls_per_reply: Option<f64>,
     /// The numbers of its trial. It was disturbed by being watched.
     pub metrics: Numbers,
-    /// What is to be known of it.
     pub notes: Vec<String>,
 }
 
@@ -224,7 +220,6 @@ fn by_counters(seen: &Seen) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// An arm's name as part of a file's.
 fn file_name(arm: &str) -> String {
     arm.chars().take(60).map(|c| if is_plain(c) { c } else { '-' }).collect()
 }

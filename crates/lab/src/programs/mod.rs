@@ -60,9 +60,7 @@ named! {
 /// What a server is to serve, and where.
 #[derive(Clone, Copy, Debug)]
 pub struct Serving<'a> {
-    /// Where it listens.
     pub address: SocketAddr,
-    /// The directory that it serves.
     pub root: &'a Path,
     /// Where its configuration and its own files go.
     pub scratch: &'a Path,
@@ -97,7 +95,6 @@ pub struct ServingTls<'a> {
 }
 
 impl Other {
-    /// Its program's file.
     pub fn program(self) -> &'static str {
         match self {
             Self::Apache | Self::ApacheWorker | Self::ApachePool => "apache2",
@@ -205,7 +202,6 @@ impl Other {
         Ok(words)
     }
 
-    /// What to say where the program is missing.
     pub fn needs(self) -> String {
         format!("needs {} (apt-get install {})", self.program(), self.package())
     }
@@ -220,7 +216,6 @@ pub fn find(name: &str) -> Option<PathBuf> {
     folders.find_map(|folder| Some(folder.join(name)).filter(|candidate| candidate.is_file()))
 }
 
-/// wrk, which can be a load's program.
 pub(crate) fn wrk() -> Result<PathBuf, String> {
     load_program("wrk", "wrk")
 }

@@ -6,12 +6,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// File of the server's program.
 pub(crate) const REGATTA: &str = "regatta";
-/// File of the lab's program.
 pub(crate) const LAB: &str = "regatta-lab";
 
-/// Paths of both programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnPrograms {
     /// `regatta`: the server, and `top`, which reads its counters.
@@ -23,18 +20,14 @@ pub struct OwnPrograms {
 /// Reason for which the lab starts no server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoServer {
-    /// No program is there.
     Missing {
-        /// The lab's directory.
         directory: PathBuf,
     },
     /// The program is of another version than the lab.
     Differs {
-        /// The server's program.
         regatta: PathBuf,
         /// Version of the server; None: it prints none.
         version: Option<String>,
-        /// The lab's version.
         lab: String,
     },
 }

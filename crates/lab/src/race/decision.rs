@@ -19,7 +19,6 @@ const BROKEN_MIN: u32 = 4;
 /// A finalist, or the default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finalist {
-    /// What it sets.
     pub candidate: Candidate,
     /// What its saturation search in the final found.
     pub found: Found,
@@ -30,7 +29,6 @@ pub struct Finalist {
     pub rate: f64,
     /// Fresh runs at that rate in which it met the level.
     pub met: u32,
-    /// Those runs.
     pub runs: u32,
 }
 
@@ -40,22 +38,18 @@ impl Finalist {
         self.runs >= RUNS_MIN && self.met == self.runs
     }
 
-    /// Whether it is the default.
     pub fn is_default(&self) -> bool {
         self.candidate == Candidate::default()
     }
 }
 
-/// Two beside each other at one rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Duel {
-    /// The rate, requests per second.
     pub rate: f64,
     /// Who challenged, and who was the advice so far.
     pub arms: [Candidate; 2],
     /// Runs of each in which it broke the level.
     pub broke: [u32; 2],
-    /// Runs of each.
     pub runs: u32,
 }
 
@@ -71,7 +65,6 @@ impl Duel {
     }
 }
 
-/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// The advice; None: keep the default.
@@ -80,7 +73,6 @@ pub struct Decision {
     pub finalists: Vec<Finalist>,
     /// How far two searches of the default in the final were apart, as a share.
     pub floor: f64,
-    /// Blocks of the final.
     pub blocks: usize,
     /// Who was then asked for another's rate; races of earlier versions had none.
     #[serde(default)]
@@ -185,11 +177,8 @@ impl Decision {
 /// What a comparison of replies with the files found. One wrong reply ends a race with an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
-    /// Who answered.
     pub arm: String,
-    /// Its whole replies.
     pub answers: u64,
-    /// Those of which every byte was compared.
     pub compared: u64,
     /// Why not all were, where something prevented it.
     pub why: Option<String>,

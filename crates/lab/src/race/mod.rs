@@ -32,30 +32,22 @@ pub trait Field {
     fn ended(&mut self, rung: &Rung) -> Result<(), String>;
 }
 
-/// One block.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
-    /// Its number.
     pub block: u32,
-    /// Where it stands in the race.
     pub phase: Phase,
-    /// Who runs, in this order.
     pub arms: &'a [Entry],
 }
 
-/// An arm in a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its name.
     pub arm: String,
-    /// What it is.
     pub candidate: Candidate,
     /// What it is offered, requests per second.
     pub rate: f64,
 }
 
 named! {
-    /// The parts of a race.
     pub enum Phase {
         /// Architectures, each with what usually suits it.
         Opening = "opening",
@@ -73,9 +65,7 @@ named! {
 /// How an arm stands after a rung.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
-    /// Its name.
     pub arm: String,
-    /// What it sets.
     pub candidate: Candidate,
     /// Its knee over the default's.
     pub ratio: f64,
@@ -88,20 +78,17 @@ pub struct Standing {
 /// One rung: so many blocks, and who left after them. A line of `race.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rung {
-    /// Where it stands in the race.
     pub phase: Phase,
     /// Its first block, and the first after it.
     pub blocks: (u32, u32),
     /// Everybody, the best first.
     pub arms: Vec<Standing>,
-    /// Who is out, and why.
     pub out: Vec<(String, String)>,
 }
 
 /// What may be spent, and where to begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// Seconds in all.
     pub seconds: f64,
     /// What a trial costs, seconds.
     pub trial_s: f64,
@@ -146,7 +133,6 @@ const ATTEMPTS: usize = 3;
 /// Runs that may tell nothing.
 const LOST_MAX: u32 = 4;
 
-/// Runs a race.
 pub fn race(
     space: &Space,
     budget: Budget,

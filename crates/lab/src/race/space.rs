@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The option that names the architecture.
 pub(crate) const ARCHITECTURE: &str = "server.architecture";
 const PROCESSES: &str = "event.processes";
 /// The largest body that is kept in memory unless told otherwise, bytes (docs/options.md).
@@ -86,14 +85,10 @@ pub struct Space {
     knobs: Vec<Knob>,
 }
 
-/// What the server may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Means {
-    /// Processors.
     pub cpus: usize,
-    /// Memory, bytes.
     pub memory: u64,
-    /// Descriptors of a process.
     #[serde(default)]
     pub descriptors: u64,
 }
@@ -223,14 +218,10 @@ fn knobs(site: &Site, means: Means) -> Vec<Knob> {
 /// The most files that are counted, as `regatta workload from-dir` has it.
 const FILES_MAX: usize = 1_000_000;
 
-/// What is served.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
-    /// Regular files.
     pub files: usize,
-    /// Their bytes.
     pub bytes: u64,
-    /// The largest, bytes.
     pub largest: u64,
     /// Files of up to 1 KiB, 10 KiB, 100 KiB, 1 MiB, and larger.
     pub sizes: Vec<usize>,
@@ -265,7 +256,6 @@ impl Site {
         self.sizes[class] += 1;
     }
 
-    /// In a sentence.
     pub fn words(&self) -> String {
         let names = ["to 1 KiB", "to 10 KiB", "to 100 KiB", "to 1 MiB", "larger"];
         let sizes: Vec<String> = self

@@ -21,19 +21,12 @@ const NEAR: f64 = 1.5;
 /// What is settled before the race: `best.json` in the run's directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settled {
-    /// The directory that is served.
     pub root: String,
-    /// What is in it.
     pub site: Site,
-    /// What the server may use.
     pub means: Means,
-    /// Seconds that it may take.
     pub budget_s: f64,
-    /// Seed of order and loads.
     pub seed: u32,
-    /// The server's processors.
     pub server_cpus: String,
-    /// The load's processors.
     pub client_cpus: String,
     /// Whether both run before everything else.
     pub realtime: bool,
@@ -43,19 +36,14 @@ pub struct Settled {
     pub left: u32,
     /// What the default answers in a closed loop, requests per second; 0: not known yet.
     pub capacity: f64,
-    /// Time before each measurement, seconds.
     pub warm_s: f64,
-    /// Length of each measurement, seconds.
     pub window_s: f64,
     /// What a trial costs besides its window, seconds.
     pub around_s: f64,
-    /// The text of `[environment]`.
     pub environment: Option<String>,
-    /// The service level.
     pub slo: String,
     /// The access log that says what is asked for.
     pub log: Option<PathBuf>,
-    /// Connections of the load.
     pub connections: u32,
     /// Requests on each connection; 0: no limit.
     pub requests_per_connection: u32,
@@ -66,11 +54,8 @@ pub struct Settled {
 /// A race, as far as it has come, for its report.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// What was settled before it.
     pub settled: Settled,
-    /// Its rungs.
     pub rungs: Vec<Rung>,
-    /// Its result, if it has ended.
     pub decision: Option<Decision>,
     /// The configuration that it ended with.
     pub configuration: Option<String>,
@@ -95,12 +80,10 @@ impl Told {
         self.decision.as_ref()?.verified.as_ref()
     }
 
-    /// The same in a sentence.
     pub fn compared(&self) -> Option<String> {
         self.verified().map(verified)
     }
 
-    /// What it says, in sentences.
     pub fn answer(&self) -> String {
         match &self.decision {
             Some(decision) => sentences(&self.settled, decision)[2..].join(" "),
@@ -213,7 +196,6 @@ fn limited(settled: &Settled, rate: f64, why: &str) -> String {
     )
 }
 
-/// What an arm keeps, or does not.
 fn kept(one: &Finalist, slo: &str) -> String {
     let (rate, met, runs) = (show(one.rate), one.met, one.runs);
     match runs {

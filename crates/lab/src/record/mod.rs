@@ -5,22 +5,15 @@ use regatta_load::engine::Ruling;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its place in the plan.
     pub trial: u32,
     /// How often it had been tried before.
     pub attempt: u32,
-    /// Its block.
     pub block: u32,
-    /// What was measured.
     pub cell: Cell,
-    /// Seed of its load.
     pub seed: u64,
-    /// When it started, milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// Whether it counts.
     pub valid: bool,
     /// Why it does not; also what is to be known of one that does.
     pub reasons: Vec<String>,
@@ -30,7 +23,6 @@ pub struct Record {
     pub counters: Numbers,
     /// Response (in the closed model: service) times: quantile and milliseconds.
     pub spectrum: Vec<(f64, f64)>,
-    /// Second by second.
     pub series: Vec<Second>,
     /// What the papers' rules of verification say of it; empty: they were not asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,29 +32,22 @@ pub struct Record {
     pub probe: Option<Probe>,
 }
 
-/// A trial of a saturation search, or of the overload after it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     /// The rate that was offered; in overload the knee. Requests (sessions) per second.
     pub rate: f64,
     /// In overload: the multiple of the knee.
     pub times: Option<f64>,
-    /// What it showed.
     pub shown: Tried,
 }
 
-/// One second of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     /// Its number from the load's start.
     pub second: u64,
-    /// Whether it lies within the measurement.
     pub counts: bool,
-    /// Requests that became due.
     pub offered: u64,
-    /// Good answers.
     pub good: u64,
-    /// Failures.
     pub errors: u64,
     /// 99th percentile of what ended in it, milliseconds.
     pub p99_ms: f64,
@@ -71,7 +56,6 @@ pub struct Second {
     /// Processors' worth of time that the server used; None where it was not sampled.
     #[serde(default)]
     pub server_cpu: Option<f64>,
-    /// Processors' worth of time that the load used.
     #[serde(default)]
     pub client_cpu: Option<f64>,
     /// Share of all processors' time that the hypervisor took.
@@ -79,7 +63,6 @@ pub struct Second {
     pub steal: Option<f64>,
 }
 
-/// Named numbers.
 pub(crate) type Numbers = BTreeMap<String, f64>;
 
 #[cfg(test)]
@@ -98,14 +81,12 @@ pub const AGAIN: &str = " (again)";
 pub struct Cell {
     /// The target's name, for the second baseline with [`AGAIN`].
     pub arm: String,
-    /// The target's name.
     pub target: String,
     /// Each factor that concerns it: path to level.
     pub levels: BTreeMap<String, String>,
 }
 
 impl Cell {
-    /// Its name for people: the arm and its levels.
     pub(crate) fn name(&self) -> String {
         format!("{} {}", self.arm, levels(self)).trim_end().to_owned()
     }
@@ -154,7 +135,6 @@ pub struct Ruled {
 /// A rule that a trial breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Broken {
-    /// Its name, such as `E-2`.
     pub rule: String,
     /// In how many places: sizes of files, and clients.
     pub places: usize,

@@ -13,44 +13,27 @@ use std::fmt;
 use std::sync::LazyLock;
 
 named! {
-    /// The parts of the page, in its order.
     #[derive(PartialOrd, Ord)]
     pub(crate) enum Section {
-        /// The figure of a paper that the experiment repeats.
         Drawn = "paper-figure",
-        /// What was asked against what was answered.
         Throughput = "throughput",
-        /// Times over the load.
         Latency = "latency",
-        /// Time that a throughput costs; the knee.
         Capacity = "capacity",
-        /// Ratios to the baseline.
         Comparison = "comparison",
-        /// Times at every percentile.
         Percentiles = "percentiles",
-        /// A trial second by second.
         Time = "time",
-        /// Processor time, instructions, system calls, profiles.
         Work = "work",
-        /// Server, disk and memory: what they counted.
         Inside = "inside",
-        /// What its knobs do.
         Tuning = "tuning",
-        /// Fairness, time-outs, sessions.
         Quality = "quality",
-        /// Beyond the knee, and afterwards.
         Overload = "overload",
-        /// What was compared of the replies.
         Verification = "verification",
-        /// The papers' claims and their numbers beside ours.
         Papers = "papers",
-        /// Every number, trial and setting.
         Appendix = "appendix",
     }
 }
 
 impl Section {
-    /// Its heading.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Drawn => "The paper's figure",
@@ -72,7 +55,6 @@ impl Section {
     }
 }
 
-/// A table of text.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Table {
     pub(crate) head: Vec<String>,
@@ -101,7 +83,6 @@ pub(super) struct FigureRow {
     pub(super) bars: bool,
 }
 
-/// The file.
 #[derive(Debug, Deserialize)]
 struct Figures {
     figure: Vec<FigureRow>,
@@ -112,12 +93,10 @@ static FIGURES: LazyLock<Figures> = LazyLock::new(|| {
 });
 
 impl FigureRow {
-    /// All rows.
     pub(super) fn all() -> &'static [Self] {
         &FIGURES.figure
     }
 
-    /// The row of a figure.
     pub(super) fn of(id: &str) -> &'static Self {
         Self::all().iter().find(|row| row.id == id).expect("figures are in their file")
     }
@@ -141,7 +120,6 @@ pub(crate) struct Figure {
     pub(crate) id: String,
     pub(crate) section: Section,
     pub(crate) title: String,
-    /// What to see.
     pub(crate) caption: String,
     /// Height in rem of a chart whose height depends on its rows.
     pub(crate) rows: Option<f64>,
@@ -150,7 +128,6 @@ pub(crate) struct Figure {
     pub(crate) choices: Vec<String>,
     /// What the page draws; None: no chart.
     pub(crate) drawing: Option<Value>,
-    /// A table below the chart.
     pub(crate) table: Option<Table>,
     /// A text to copy, such as a configuration.
     pub(crate) text: Option<String>,
@@ -248,12 +225,10 @@ pub(super) struct Setting {
     levels: BTreeMap<String, String>,
     /// Added to places: empty for the only one.
     suffix: String,
-    /// Added to titles.
     words: String,
 }
 
 impl Setting {
-    /// A figure at this setting.
     pub(super) fn figure(&self, figure: Figure) -> Figure {
         let (id, title) = (figure.id + &self.suffix, figure.title + &self.words);
         Figure { id, title, ..figure }
@@ -293,7 +268,6 @@ impl Report<'_> {
         settings.iter().filter_map(make).collect()
     }
 
-    /// Whether rates are a factor.
     pub(super) fn has_rates(&self) -> bool {
         let rate = self.run.experiment.factors.iter().find(|factor| factor.path == RATE);
         rate.is_some_and(|factor| factor.levels.len() > 1)

@@ -6,7 +6,6 @@ use crate::record::{Cell, Record};
 use regatta_load::engine::{Class, Fates, Outcome, Row, Sessions, Spectrum};
 use std::collections::BTreeMap;
 
-/// The loads of one cell.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathered {
     /// The trials that count; None if not one has its result.
@@ -38,7 +37,6 @@ pub(super) struct Valid {
     pub(super) sessions: Option<Sessions>,
 }
 
-/// What was compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Checked {
     pub(super) fates: Fates,
@@ -50,7 +48,6 @@ pub(super) struct Checked {
     pub(super) bytes: u64,
 }
 
-/// Of each cell of a run.
 pub(super) fn gather(run: &Run) -> BTreeMap<Cell, Gathered> {
     let mut all: BTreeMap<Cell, Gathered> = BTreeMap::new();
     let middles = middles(run);

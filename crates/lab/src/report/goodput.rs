@@ -217,7 +217,6 @@ pub(super) fn plain(report: &Report<'_>) -> Vec<Figure> {
     curves.flat_map(of).chain(report.disk_table()).collect()
 }
 
-/// Median and interval of a cell's number.
 fn point(curve: &FigureRow, one: &CellSummary) -> Option<[f64; 3]> {
     let y = curve.y.as_ref()?;
     let Some(per) = &curve.per else {
@@ -245,7 +244,6 @@ impl Report<'_> {
         is_seen.then(|| setting.figure(curve.figure(&[])).drawn(drawing))
     }
 
-    /// A bar for each cell.
     fn bars_of(&self, curve: &FigureRow) -> Option<Figure> {
         let rows = self.rows_of(&|one| point(curve, one));
         let drawing = json!({ "x": curve.unit, "zero": true });

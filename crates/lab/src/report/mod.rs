@@ -27,7 +27,6 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A run and what was made of it.
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
     pub(crate) run: &'a Run,
@@ -45,11 +44,9 @@ pub(crate) struct Report<'a> {
 /// An arm as figures show it: with its own options, without what concerns everybody.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Arm {
-    /// Its name, with its own options.
     pub(crate) name: String,
     /// Its colour's number: the baseline's two runs share one.
     pub(crate) colour: usize,
-    /// Whether it is the baseline's second run.
     pub(crate) again: bool,
 }
 
@@ -101,7 +98,6 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Which of the arms a cell belongs to.
     pub(crate) fn arm(&self, cell: &Cell) -> usize {
         let name = arm_name(cell);
         self.arms.iter().position(|arm| arm.name == name).unwrap_or_default()

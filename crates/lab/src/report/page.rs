@@ -35,7 +35,6 @@ pub(super) const SCRIPTS: &[&str] = &[
 ];
 const ECHARTS: &str = include_str!("../../assets/echarts.min.js");
 
-/// The whole page.
 pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
     let figures = figures(report);
     let drawings: Map<String, Value> = figures
@@ -54,12 +53,10 @@ pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
     filled("report.html", PAGE, &values)
 }
 
-/// The whole report but its drawings.
 pub(crate) fn markdown(report: &Report<'_>) -> Result<String, String> {
     filled("report.md", MARKDOWN, &values(report, &figures(report)))
 }
 
-/// What both show.
 fn values(report: &Report<'_>, figures: &[Figure]) -> Value {
     let (run, analysis) = (report.run, &report.analysis);
     let (experiment, manifest) = (&run.experiment, &run.manifest);
@@ -125,13 +122,11 @@ fn tone(verdict: stats::Verdict, more_is_better: bool) -> &'static str {
     }
 }
 
-/// The interval of an effect as people read it.
 fn interval_words(row: &EffectRow) -> String {
     let words = |one: Interval| format!("{:.3} to {:.3}", one.low, one.high);
     row.effect.interval.map_or("–".to_owned(), words)
 }
 
-/// An effect's verdict as people read it.
 fn effect_words(row: &EffectRow) -> String {
     match row.verdict {
         stats::Verdict::More => "more".to_owned(),
@@ -204,7 +199,6 @@ impl Report<'_> {
         badges
     }
 
-    /// What the run lacks.
     pub(super) fn lacks(&self) -> Vec<String> {
         let (workload, manifest) = (&self.run.experiment.workload, &self.run.manifest);
         let (planned, whole) = self.analysis.blocks;
@@ -230,7 +224,6 @@ impl Report<'_> {
         race.as_ref().and_then(race::Told::verified).is_some_and(|found| found.is_whole())
     }
 
-    /// The machine in a line.
     pub(crate) fn machine(&self) -> String {
         let machine = &self.run.manifest.machine;
         let of = |name: &str| machine.get(name).cloned().unwrap_or_default();
@@ -304,7 +297,6 @@ impl Report<'_> {
         words
     }
 
-    /// What was compared of the replies.
     pub(crate) fn verification(&self) -> String {
         let workload = &self.run.experiment.workload;
         let sum = |name: &str| -> f64 {

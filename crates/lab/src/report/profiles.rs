@@ -66,7 +66,6 @@ impl Report<'_> {
         figure
     }
 
-    /// The flame graphs beside the page.
     fn graphs(&self, profiles: &[Profile]) -> Vec<(String, String)> {
         let flames = profiles.iter().filter_map(|one| {
             Some((format!("flame graph of {}", label(one, profiles)), one.flame.clone()?))

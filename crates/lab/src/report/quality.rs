@@ -138,7 +138,6 @@ impl Report<'_> {
         Figure::of("sessions", &[]).with_rows(head, rows)
     }
 
-    /// How many replies sessions got.
     pub(super) fn session_lengths(&self) -> Option<Figure> {
         let (cells, at) = self.calm();
         let line = |one: &&CellSummary| {

@@ -248,7 +248,6 @@ impl Report<'_> {
     }
 }
 
-/// One trial as the page draws it.
 fn run(warm: f64, series: &[Second], rows: &[Row]) -> Value {
     let column = |of: &dyn Fn(&Second) -> Value| series.iter().map(of).collect::<Vec<_>>();
     let kinds: BTreeSet<_> = rows.iter().flat_map(|row| row.failures.keys().copied()).collect();

@@ -153,7 +153,6 @@ fn calibrate_block(run: &mut Run, bench: &mut Bench<'_>, block: u32) -> Result<(
     if known.is_none() { run.save_manifest() } else { Ok(()) }
 }
 
-/// The trials of a run's targets that can be run here.
 fn planned(run: &Run, cells: &[Cell]) -> Vec<Planned> {
     let possible = |next: &Planned| !run.manifest.left_out.contains_key(&cells[next.cell].target);
     order(&run.experiment, cells.len()).into_iter().filter(possible).collect()
@@ -354,7 +353,6 @@ fn remove_partial(directory: &Path) {
 /// What [`perform`](perform) needs besides the experiment.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// The server's program and the lab's.
     pub programs: &'a OwnPrograms,
     /// The machine that has the loads, if that is another one.
     pub far: Option<&'a Far>,
@@ -375,23 +373,16 @@ impl std::fmt::Debug for Options<'_> {
     }
 }
 
-/// How far a run has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Trials made, of those planned.
     pub done: usize,
-    /// Trials planned.
     pub all: usize,
-    /// Time left, seconds, if nothing has to be made again.
     pub left_s: f64,
-    /// What happens now, in a few words.
     pub what: &'a str,
 }
 
-/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Everything is there.
     Done,
     /// It was told to stop; what it has is usable, and the same command goes on.
     Interrupted,

@@ -18,12 +18,9 @@ use serde::{Deserialize, Serialize};
 /// The file with a line for each arm.
 const KNEES: &str = "knees.jsonl";
 
-/// What was found of one arm at one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Which.
     pub cell: Cell,
-    /// Its knee, and every probe.
     pub knee: Knee,
     /// What is still served beyond it, by ascending multiple.
     pub overload: Vec<Beyond>,
@@ -35,11 +32,8 @@ pub struct Row {
 /// One overload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beyond {
-    /// The multiple of the knee.
     pub multiple: f64,
-    /// What was offered, requests per second.
     pub offered_per_s: f64,
-    /// What was answered well.
     pub good_per_s: f64,
 }
 
@@ -95,7 +89,6 @@ fn search(experiment: &Experiment, start: f64) -> Search {
     Search { goal, trials_max, ..Search::from(start) }
 }
 
-/// The probes of an arm so far.
 fn tried(run: &Run, cell: &Cell) -> Vec<(f64, Tried)> {
     let of = |record: &Record| match &record.probe {
         Some(Probe { rate, times: None, shown }) if record.cell == *cell => {
@@ -155,9 +148,7 @@ fn offered(seconds: &[crate::record::Second]) -> f64 {
 /// An arm's knee over the baseline's, which took turns with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
-    /// Whose.
     pub cell: Cell,
-    /// The likeliest ratio.
     pub ratio: f64,
     /// Its interval: all of the experiment's together hold the truth 19 times in 20.
     pub interval: Interval,
@@ -187,7 +178,6 @@ pub(crate) fn words_beside(one: &Beside, baseline: &str) -> String {
     format!("{} over {baseline}: {:.2} ({low:.2} to {high:.2})", one.cell.name(), one.ratio)
 }
 
-/// What was found of an arm, in words.
 pub(crate) fn words(row: &Row) -> String {
     let found = match &row.knee.found {
         Found::Knee { rate, interval, broken } => format!(

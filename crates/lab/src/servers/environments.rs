@@ -253,7 +253,6 @@ impl Room {
         self.environment.as_deref().map(|environment| Glance::at(environment.record()))
     }
 
-    /// What the environment counted between two looks.
     pub(crate) fn numbers(
         &self,
         before: Option<Glance>,

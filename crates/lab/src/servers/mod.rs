@@ -27,7 +27,6 @@ use std::time::{Duration, Instant};
 const FREE_TRIES: usize = 100;
 const START_MAX: Duration = Duration::from_secs(15);
 
-/// A server that answers.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) running: Running,
@@ -53,12 +52,10 @@ impl Server {
 /// Where a server runs that is started now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site<'a> {
-    /// Its own files.
     pub(crate) scratch: &'a Path,
     pub(crate) programs: &'a OwnPrograms,
     /// The address at which it is asked, unless it has a network of its own.
     pub(crate) host: IpAddr,
-    /// Becomes true when it is to stop.
     pub(crate) stop: &'a AtomicBool,
 }
 
@@ -72,7 +69,6 @@ pub(crate) struct Place<'a> {
     pub(crate) site: Site<'a>,
 }
 
-/// The file that is started for `target`.
 pub(crate) fn binary(target: &Target, own: &OwnPrograms) -> PathBuf {
     let usual = || match &target.program {
         Program::Regatta => own.regatta.clone(),
@@ -214,7 +210,6 @@ pub fn free_address(host: IpAddr, ports: u16) -> Result<SocketAddr, String> {
     Err(format!("no {ports} free ports in a row"))
 }
 
-/// Makes a directory that everybody may enter.
 pub(crate) fn make_open(path: &Path) -> Result<(), String> {
     fs::create_dir_all(path).at(path)?;
     fs::set_permissions(path, Permissions::from_mode(0o777)).at(path)

@@ -12,7 +12,6 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The tasks of a process, by number, with their folders; none if it has ended.
 fn tasks(pid: u32) -> impl Iterator<Item = (u32, PathBuf)> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
@@ -36,7 +35,6 @@ fn few<T>(all: impl Iterator<Item = T>, most: usize) -> Vec<T> {
 /// No such task (errno(3), ESRCH).
 pub(crate) const GONE: i32 = 3;
 
-/// Every task of some processes.
 pub(crate) fn threads(pids: &[u32]) -> BTreeSet<i32> {
     let all = pids.iter().flat_map(|pid| tasks(*pid));
     all.filter_map(|(number, _)| number.try_into().ok()).collect()
@@ -48,7 +46,6 @@ const LEAVE_MAX: Duration = Duration::from_millis(2_000);
 /// What a program runs before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Priority {
-    /// Nothing.
     Usual,
     /// All ordinary work (nice -20): for servers, whose tasks have to share a processor as they do
     /// anywhere. With a real-time priority a loop that never waits would starve its own helpers.
@@ -64,14 +61,12 @@ impl Priority {
     }
 }
 
-/// How a program is started.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
     /// The program and its words.
     pub(crate) words: Vec<OsString>,
     /// The processors that it and its children run on; empty: any.
     pub(crate) cpus: &'a [usize],
-    /// What it runs before, if we are root.
     pub(crate) priority: Priority,
     /// The environment it runs in, if not the machine's own, and on which side. That places it and
     /// prefers it.
@@ -130,7 +125,6 @@ impl Running {
         start(&mut command, launch.cpus, LEAVE_MAX).map(Self)
     }
 
-    /// The process and all that descend from it.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.0.pids()
     }

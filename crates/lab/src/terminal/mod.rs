@@ -18,27 +18,22 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Everything was done.
 pub const DONE: u8 = 0;
 /// Something failed, or it was interrupted.
 pub const FAILED: u8 = 1;
 /// Bad usage, or a file with problems; all were listed.
 pub const USAGE: u8 = 2;
 
-/// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// For people.
     #[default]
     Text,
-    /// For programs: one JSON value.
     Json,
 }
 
 /// What a terminal is told that waits for a report.
 pub(crate) const REPORTING: &str = "reading the trials and drawing the report";
 
-/// Says what this machine lacks.
 pub(crate) fn warn(manifest: &Manifest) {
     if let Some(label) = &manifest.label {
         say(&format!("{label}: {STANDS_IN}"));
@@ -89,7 +84,6 @@ pub(crate) fn publish_after(working: Working, run: &Run, form: Form) -> Result<u
     Ok(print(&out))
 }
 
-/// A directory for a run that was given none.
 pub(crate) fn fresh(name: &str) -> PathBuf {
     let stamp = date(unix_ms()).replace(['-', ':'], "").replace(' ', "-");
     let stamp: String = stamp.chars().take(13).collect();
@@ -144,7 +138,6 @@ pub(crate) fn cut_short(run: &Run, why: &str) -> (u8, String) {
     (FAILED, format!("{why} after {trials} trials; the same command with --out {out} goes on"))
 }
 
-/// Prints a value in the form that was asked for.
 pub(crate) fn print_as(form: Form, value: &impl Serialize, words: impl FnOnce() -> String) -> u8 {
     match form {
         Form::Text => print(&words()),
@@ -175,7 +168,6 @@ const STEP: Duration = Duration::from_millis(100);
 /// Work under way, which is shown while it lasts: until this is dropped.
 #[derive(Debug)]
 pub struct Working {
-    /// Dropped when it is done.
     under_way: Option<Sender<()>>,
     shows: Option<JoinHandle<()>>,
 }

@@ -31,7 +31,6 @@ const COMPARED_S: f64 = 0.1;
 /// Most of its output that is read, bytes: times of wrk in three digits are some 5,000 lines.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
-/// A load of such a program.
 #[derive(Debug)]
 struct AnotherLoad {
     client: Client,
@@ -105,7 +104,6 @@ impl Bench<'_> {
         Ok((found, seen))
     }
 
-    /// Prepares a load of a server.
     fn another(&self, served: &Served<'_>, asked: &Asked) -> Result<AnotherLoad, String> {
         let workload = &self.experiment.workload;
         let client = workload.client;
@@ -192,7 +190,6 @@ impl Bench<'_> {
 }
 
 impl AnotherLoad {
-    /// The command line, behind a shell that lets it wait and prints its processor time.
     fn words(&self, seconds: f64, after_s: f64, is_logged: bool) -> Vec<OsString> {
         let shell = format!("sleep {after_s}; setpriv --pdeathsig TERM \"$@\" && times");
         let mut words: Vec<OsString> = ["sh", "-c", &shell, "sh"].map(OsString::from).into();
@@ -326,7 +323,6 @@ fn wrk_script(host: &str, targets: &[String], fields: RequestFields, close: bool
     made + WRK_DONE
 }
 
-/// As a string of Lua.
 fn lua_string(text: &str) -> String {
     let letter = |byte: u8| match byte {
         b'"' | b'\\' | 0..32 | 127.. => format!("\\{byte:03}"),
@@ -489,7 +485,6 @@ fn read_times(log: impl Read, times: &mut Hdr) -> io::Result<()> {
     Ok(())
 }
 
-/// The rest of a line that begins like this.
 fn line<'t>(printed: &'t str, begin: &str) -> Option<&'t str> {
     printed.lines().find_map(|line| line.strip_prefix(begin))
 }

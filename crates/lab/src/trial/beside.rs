@@ -60,7 +60,6 @@ impl<'s> Beside<'s> {
         }
     }
 
-    /// Its part of what one trial alone is offered.
     pub(crate) fn part(&self, rate: f64) -> f64 {
         rate / f64::from(self.set.trials)
     }

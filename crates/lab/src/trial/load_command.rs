@@ -34,7 +34,6 @@ pub(crate) fn log(workload: &Path) -> PathBuf {
     workload.join("asked.log")
 }
 
-/// How a load differs from what the experiment says.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) model: Loop,
@@ -43,7 +42,6 @@ pub(crate) struct Asked {
     pub(crate) warm_s: f64,
     pub(crate) window_s: f64,
     pub(crate) seed: u64,
-    /// Without think times.
     pub(crate) without_think: bool,
     /// Where one path is asked for: that.
     pub(crate) target: String,
@@ -140,21 +138,16 @@ impl Bench<'_> {
     }
 }
 
-/// Which server a trial measures, and how.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
-    /// Its name in the results.
     pub(super) arm: String,
     pub(super) target: Target,
-    /// What the cell's levels set.
     pub(super) options: BTreeMap<String, String>,
     pub(super) needs: LoadNeeds,
     /// Its processors. Without any of the client, how far apart they are is not measured.
     pub(super) machine: Machine,
     pub(super) counting: Counting,
-    /// Before the measurement, seconds.
     pub(super) warm_s: f64,
-    /// The measurement, seconds.
     pub(super) window_s: f64,
 }
 
@@ -176,7 +169,6 @@ pub(super) struct Served<'a> {
 }
 
 impl Bench<'_> {
-    /// Starts a server in the place of a cell.
     pub(super) fn serve(&self, wanted: Wanted, cell: &Cell) -> Result<Served<'_>, String> {
         let host: IpAddr = self.far.map_or(Ipv4Addr::LOCALHOST.into(), Far::near);
         let (scratch, programs, stop) = (self.scratch.as_path(), self.programs, self.stop);
@@ -240,7 +232,6 @@ impl<'a> Served<'a> {
         })
     }
 
-    /// `HOST:PORT`.
     pub(super) fn host(&self) -> String {
         self.server.address.to_string()
     }
@@ -268,7 +259,6 @@ impl<'a> Served<'a> {
         self.server.clear_http2.unwrap_or(self.server.address).to_string()
     }
 
-    /// `http://HOST:PORT`.
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.host())
     }

@@ -43,7 +43,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Which attempt at a trial it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
-    /// How often it has been tried before.
     pub(crate) number: u32,
     /// How far apart the processors are to be: as before the block's first trial that counts.
     pub(crate) like: Option<f64>,
@@ -54,16 +53,13 @@ impl Attempt {
     pub(crate) const ONLY: Self = Self { number: 0, like: None };
 }
 
-/// Everything that trials have in common.
 #[derive(Debug)]
 pub(crate) struct Bench<'a> {
     pub(crate) experiment: &'a Experiment,
     pub(crate) programs: &'a OwnPrograms,
-    /// The directory that is served.
     pub(crate) root: PathBuf,
     /// The workload's directory, if it was made from a preset.
     pub(crate) workload: Option<PathBuf>,
-    /// Where servers keep their files.
     pub(crate) scratch: PathBuf,
     pub(crate) rooms: Rooms<'a>,
     /// The calibrated rate, requests per second.
@@ -72,7 +68,6 @@ pub(crate) struct Bench<'a> {
     pub(crate) requests_per_session: f64,
     /// The machine that has the loads, if that is another one.
     pub(crate) far: Option<&'a Far>,
-    /// Becomes true when the user or the system asks us to stop.
     pub(crate) stop: &'a AtomicBool,
     /// Others run at the same time, and this one is offered its part.
     pub(crate) beside: Option<&'a Beside<'a>>,
@@ -112,7 +107,6 @@ impl Bench<'_> {
         if run.manifest.environments.len() > known { run.save_manifest() } else { Ok(()) }
     }
 
-    /// The first rate of a cell's saturation search.
     pub(crate) fn first_rate(&self, cell: &Cell) -> Result<f64, String> {
         let asked = self.asked(cell, 0)?;
         asked.rate.parse().map_err(|_| format!("{} is no rate", asked.rate))
@@ -329,7 +323,6 @@ impl Bench<'_> {
         self.measure(cell, &asked, outcome, None)
     }
 
-    /// The load of a cell, its factors applied.
     fn asked(&self, cell: &Cell, seed: u64) -> Result<Asked, String> {
         let Experiment { workload, measure, .. } = self.experiment;
         let level = |path: &str| cell.levels.get(path);
@@ -371,7 +364,6 @@ impl Bench<'_> {
         Some(self.unit? / each?)
     }
 
-    /// The processors of a cell's trials.
     fn machine(&self, cell: &Cell) -> Machine {
         let mut machine = self.experiment.machine.at(&cell.levels);
         // At no distance from the server's, or one that nobody measures beside other trials.

@@ -13,7 +13,6 @@ use std::io;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A count as a real.
 pub(crate) fn real(value: u64) -> f64 {
     usize::try_from(value).map_or(f64::MAX, count)
 }
@@ -37,7 +36,6 @@ pub(crate) fn show(value: f64) -> String {
     }
 }
 
-/// A time as people say it.
 pub(crate) fn minutes(seconds: f64) -> String {
     match seconds {
         few if few < 90.0 => format!("{few:.0} s"),
@@ -76,7 +74,6 @@ pub(crate) fn walk(
     Ok(())
 }
 
-/// Milliseconds since 1970.
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -114,12 +111,10 @@ pub(crate) fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ").trim().to_owned()
 }
 
-/// A TOML string.
 pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// Text within XML.
 fn xml(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;").replace(char::is_control, " ")

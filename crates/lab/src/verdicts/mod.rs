@@ -23,7 +23,6 @@ const COUNTED: &str = "counted";
 const ON_PAPER: &str = "on paper";
 const TITLE: &str = "What the papers' claims came to";
 
-/// Every claim of the papers with what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdicts {
     claims: Vec<Claimed>,
@@ -32,7 +31,6 @@ pub struct Verdicts {
     unread: Vec<String>,
 }
 
-/// A claim and what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Claimed {
     #[serde(flatten)]
@@ -48,14 +46,12 @@ struct Claimed {
     date: String,
     commits: Vec<String>,
     command: String,
-    /// What other runs say.
     others: Vec<String>,
     /// Verdict on the prices of the claim's paper, which is no measurement; and its words.
     priced: Option<PricedClaim>,
     priced_words: String,
 }
 
-/// A run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Source {
     number: usize,
@@ -128,7 +124,6 @@ impl Verdicts {
         )
     }
 
-    /// As Markdown.
     pub fn markdown(&self) -> Result<String, String> {
         let values = json!({ "title": TITLE, "summary": self.summary(), "claims": self.claims,
             "runs": self.runs, "unread": self.unread });
@@ -274,12 +269,10 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// What became of a claim; None if it was not asked.
     pub(super) fn judged(&self, id: &str) -> Option<&Judged> {
         self.judged.iter().find(|judged| judged.id == id)
     }
 
-    /// When the latest run began.
     pub(super) fn latest(&self) -> u64 {
         self.run.manifest.started_unix_ms
     }

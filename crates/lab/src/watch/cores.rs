@@ -135,7 +135,6 @@ impl Distances {
         Self { classes }
     }
 
-    /// The nearest and the farthest of each class, nanoseconds.
     pub fn classes(&self) -> &[(f64, f64)] {
         &self.classes
     }
@@ -190,7 +189,6 @@ fn alike(one: f64, other: f64, most: f64) -> bool {
 const BYTES: usize = 32 << 20;
 /// They begin so long after the last of them has its memory in place, so that all are awake.
 const READY: Duration = Duration::from_millis(20);
-/// How long they copy.
 const TIME: Duration = Duration::from_millis(150);
 
 /// Megabytes (10^6) a second that these processors copy together. None where one of them may not be

@@ -41,7 +41,6 @@ struct Reading {
     replaced: Option<u64>,
 }
 
-/// Counters of the processor and the kernel.
 const HARDWARE: [&str; 5] =
     ["user_instructions", "kernel_instructions", "cycles", "task_ns", "switches"];
 
@@ -50,7 +49,6 @@ const HARDWARE: [&str; 5] =
 pub(crate) struct Counting {
     /// [`HARDWARE`]; without it, nothing.
     pub(crate) counters: bool,
-    /// [`STALLS`], too.
     pub(crate) stalls: bool,
     /// How fast the server's processors stream through memory ([`cores::mbyte_per_s`]), too.
     pub(crate) streaming: bool,
@@ -70,7 +68,6 @@ pub(crate) struct Watch<'a> {
     missing: Vec<String>,
 }
 
-/// What it held.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// The server's processor time, switches and hardware counters.
@@ -94,7 +91,6 @@ pub(crate) struct Seen {
     pub(crate) compares: bool,
     /// Whether each of its `wait_changes` is a system call: it is with epoll.
     pub(crate) changes_are_calls: bool,
-    /// What its environment counted.
     pub(crate) environment: Numbers,
     /// How far apart the server's and the client's processors were before the load and after it:
     /// the round trip of a cache line, nanoseconds; None: nobody can tell.
@@ -249,7 +245,6 @@ impl Reading {
     }
 }
 
-/// By how much counters grew.
 fn grown(before: &Numbers, after: &Numbers) -> Numbers {
     let by = |(name, value): (&String, &f64)| {
         // Marks do not grow: their last value counts.
@@ -268,7 +263,6 @@ fn top(regatta: &Path, pid: u32) -> Value {
     serde_json::from_str(&told.unwrap_or_default()).unwrap_or_default()
 }
 
-/// The server's own counters, and those of its stages.
 fn counters(top: &Value) -> Numbers {
     let counters = top["total"]["counters"].as_object();
     let number = |(name, value): (&String, &Value)| Some((name.clone(), value.as_f64()?));
@@ -377,7 +371,6 @@ fn stage_slots(top: &Value) -> impl Iterator<Item = (&str, u64, &Map<String, Val
     })
 }
 
-/// The counters of all stages.
 fn stage_counters(top: &Value) -> Numbers {
     let mut all = Numbers::new();
     for (stage, _, counters) in stage_slots(top) {

@@ -42,7 +42,6 @@ pub(crate) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// For a server on this machine; its files go to `scratch`.
     pub(crate) fn new(machine: Machine, scratch: PathBuf, stop: &'a AtomicBool) -> Self {
         Self {
             machine,
@@ -222,7 +221,6 @@ impl SystemCalls {
         super::each_task(threads, open).map(Self).map_err(|error| error.to_string())
     }
 
-    /// Stops and adds up.
     fn stop(mut self) -> f64 {
         let counts = self.0.iter_mut().map(|counter| {
             // One that cannot be stopped or read has counted nothing.

@@ -12,29 +12,23 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 /// What marks a frame of the kernel in folded stacks, as other tools have it.
 pub(crate) const KERNEL: &str = "_[k]";
 
-/// Where a frame's code lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The kernel and its modules.
     Kernel,
     /// The C library, the loader and what the kernel lends them (vDSO).
     Libc,
-    /// The program itself.
     Program,
     /// Another library, or code without a file.
     Elsewhere,
 }
 
-/// A function on a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Its name; None: it has none.
     pub symbol: Option<String>,
-    /// Where it lies.
     pub place: Place,
 }
 
-/// One sample: who ran what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// The process; None: the line could not be read.
@@ -141,7 +135,6 @@ impl Folded {
         *self.0.entry(stack).or_default() += 1;
     }
 
-    /// A line for each stack.
     pub fn text(&self) -> String {
         self.0.iter().map(|(stack, count)| format!("{stack} {count}\n")).collect()
     }

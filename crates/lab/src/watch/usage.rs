@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 /// A process or task: its number, and the tick in which it started, since numbers are given again.
 type Key = (u32, u64);
 
-/// One look at them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Used {
     processes: BTreeMap<Key, Process>,
@@ -217,7 +216,6 @@ const NAMES: [&str; 7] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Ticks([f64; 7]);
 
-/// By the processor's number.
 pub(crate) type Processors = BTreeMap<usize, Ticks>;
 
 impl Ticks {
@@ -237,7 +235,6 @@ pub(crate) fn now() -> Processors {
     parse(&fs::read_to_string("/proc/stat").unwrap_or_default())
 }
 
-/// Reads the text of `/proc/stat`.
 pub(crate) fn parse(stat: &str) -> Processors {
     let line = |line: &str| {
         let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
