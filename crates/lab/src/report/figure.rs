@@ -35,23 +35,7 @@ named! {
 
 impl Section {
     pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::Drawn => "The paper's figure",
-            Self::Throughput => "Throughput",
-            Self::Latency => "Latency under load",
-            Self::Capacity => "Capacity",
-            Self::Comparison => "Paired comparison",
-            Self::Percentiles => "Percentiles",
-            Self::Time => "Over time",
-            Self::Work => "Where the time goes",
-            Self::Inside => "Inside the server",
-            Self::Tuning => "Tuning",
-            Self::Quality => "Quality of service",
-            Self::Overload => "Overload and recovery",
-            Self::Verification => "Verification",
-            Self::Papers => "The papers",
-            Self::Appendix => "How it was measured",
-        }
+        &FIGURES.sections[&self]
     }
 }
 
@@ -75,6 +59,8 @@ pub(super) struct FigureRow {
     pub(super) x_unit: Option<String>,
     pub(super) y: Option<String>,
     pub(super) per: Option<String>,
+    #[serde(default)]
+    pub(super) parts: Vec<String>,
     pub(super) factor: Option<f64>,
     pub(super) unit: Option<String>,
     #[serde(default)]
@@ -85,6 +71,7 @@ pub(super) struct FigureRow {
 
 #[derive(Debug, Deserialize)]
 struct Figures {
+    sections: BTreeMap<Section, String>,
     figure: Vec<FigureRow>,
 }
 

@@ -20,6 +20,13 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     report.over_rates(&|setting| report.goodput(setting))
 }
 
+/// Metrics that are drawn, with their titles and their names in a service level.
+const TIMES: [(&str, &str, &str); 3] = [
+    ("p50_ms", "Median", "p50"),
+    ("p99_ms", "99th percentile", "p99"),
+    ("p999_ms", "99.9th percentile", "p999"),
+];
+
 impl Report<'_> {
     fn goodput(&self, setting: &Setting) -> Option<Figure> {
         let lines = self.metric_lines_at(setting, "offered_per_s", "good_per_s");
@@ -110,20 +117,7 @@ impl Report<'_> {
             _ => String::new(),
         }
     }
-}
 
-/// Metrics that are drawn, with their titles and their names in a service level.
-const TIMES: [(&str, &str, &str); 3] = [
-    ("p50_ms", "Median", "p50"),
-    ("p99_ms", "99th percentile", "p99"),
-    ("p999_ms", "99.9th percentile", "p999"),
-];
-
-pub(super) fn times(report: &Report<'_>) -> Vec<Figure> {
-    TIMES.iter().flat_map(|time| report.over_rates(&|at| report.latency(at, time))).collect()
-}
-
-impl Report<'_> {
     fn latency(
         &self,
         setting: &Setting,
@@ -163,22 +157,7 @@ impl Report<'_> {
         is_curve(&lines)
             .then(|| setting.figure(Figure::of("latency-{term}", &values)).drawn(drawing))
     }
-}
 
-/// The limit that a service level such as `p99<50ms,errors<1%` sets to a percentile, ms.
-fn level(slo: &str, term: &str) -> Option<f64> {
-    let limit = |part: &str| {
-        let rest = part.trim().strip_prefix(term)?.trim_start_matches(['<', '=', ' ']);
-        parse_time(rest).ok().map(|time| 1e3 * time.as_secs_f64())
-    };
-    slo.split(',').find_map(limit)
-}
-
-pub(super) fn beyond(report: &Report<'_>) -> Vec<Figure> {
-    report.over_rates(&|setting| report.beyond_peak(setting))
-}
-
-impl Report<'_> {
     /// Goodput over load, both in parts of the arm's own peak.
     fn beyond_peak(&self, setting: &Setting) -> Option<Figure> {
         let (mut lines, mut kept) = (Vec::new(), Vec::new());
@@ -204,30 +183,7 @@ impl Report<'_> {
             "x": "offered, % of the arm's peak", "y": "good answers, % of the peak" });
         Some(setting.figure(Figure::of("beyond", &[("seen", &seen)])).drawn(drawing))
     }
-}
 
-pub(super) fn plain(report: &Report<'_>) -> Vec<Figure> {
-    let of = |curve: &'static FigureRow| -> Vec<Figure> {
-        if curve.bars && !report.has_rates() {
-            return report.bars_of(curve).into_iter().collect();
-        }
-        report.over_rates(&|setting| report.curve(setting, curve))
-    };
-    let curves = FigureRow::all().iter().filter(|row| row.y.is_some());
-    curves.flat_map(of).chain(report.disk_table()).collect()
-}
-
-fn point(curve: &FigureRow, one: &CellSummary) -> Option<[f64; 3]> {
-    let y = curve.y.as_ref()?;
-    let Some(per) = &curve.per else {
-        let factor = curve.factor.unwrap_or(1.0);
-        return Some(one.point(y)?.map(|number| factor * number));
-    };
-    let whole = one.counters.get(per).filter(|whole| **whole > 0.0)?;
-    Some([one.counters.get(y)? / whole; 3])
-}
-
-impl Report<'_> {
     /// A line for each arm; None where all numbers are 0.
     fn curve(&self, setting: &Setting, curve: &FigureRow) -> Option<Figure> {
         let x = curve.x.as_deref().unwrap_or("offered_per_s");
@@ -272,6 +228,44 @@ impl Report<'_> {
         let rows = cells.map(row).collect();
         Some(Figure::of("disk", &[]).with_table(head, rows))
     }
+}
+
+pub(super) fn times(report: &Report<'_>) -> Vec<Figure> {
+    TIMES.iter().flat_map(|time| report.over_rates(&|at| report.latency(at, time))).collect()
+}
+
+/// The limit that a service level such as `p99<50ms,errors<1%` sets to a percentile, ms.
+fn level(slo: &str, term: &str) -> Option<f64> {
+    let limit = |part: &str| {
+        let rest = part.trim().strip_prefix(term)?.trim_start_matches(['<', '=', ' ']);
+        parse_time(rest).ok().map(|time| 1e3 * time.as_secs_f64())
+    };
+    slo.split(',').find_map(limit)
+}
+
+pub(super) fn beyond(report: &Report<'_>) -> Vec<Figure> {
+    report.over_rates(&|setting| report.beyond_peak(setting))
+}
+
+pub(super) fn plain(report: &Report<'_>) -> Vec<Figure> {
+    let of = |curve: &'static FigureRow| -> Vec<Figure> {
+        if curve.bars && !report.has_rates() {
+            return report.bars_of(curve).into_iter().collect();
+        }
+        report.over_rates(&|setting| report.curve(setting, curve))
+    };
+    let curves = FigureRow::all().iter().filter(|row| row.y.is_some());
+    curves.flat_map(of).chain(report.disk_table()).collect()
+}
+
+fn point(curve: &FigureRow, one: &CellSummary) -> Option<[f64; 3]> {
+    let y = curve.y.as_ref()?;
+    let Some(per) = &curve.per else {
+        let factor = curve.factor.unwrap_or(1.0);
+        return Some(one.point(y)?.map(|number| factor * number));
+    };
+    let whole = one.counters.get(per).filter(|whole| **whole > 0.0)?;
+    Some([one.counters.get(y)? / whole; 3])
 }
 
 #[cfg(test)]

@@ -81,29 +81,7 @@ impl Report<'_> {
         let rows: Vec<Vec<String>> = rows.collect();
         Figure::of("overload", &[]).drawn(drawing).with_rows(head, rows)
     }
-}
 
-fn told(row: &Row) -> Vec<String> {
-    let (rate, interval, broken) = match &row.knee.found {
-        Found::Knee { rate, interval, broken } => {
-            let interval = format!("{} to {}", show(interval.low), show(interval.high));
-            (show(*rate), interval, broken.clone())
-        }
-        Found::NotUpTo { rate } => {
-            (format!("none up to {}", show(*rate)), String::new(), String::new())
-        }
-        Found::NowhereAbove { rate, broken } => {
-            (format!("below {}", show(*rate)), String::new(), broken.join(", "))
-        }
-        Found::LimitedByClient { rate, why } => {
-            (format!("client's limit at {}", show(*rate)), String::new(), why.clone())
-        }
-        Found::Interrupted => ("not found yet".to_owned(), String::new(), String::new()),
-    };
-    vec![row.cell.name(), rate, interval, broken, row.knee.tried.len().to_string()]
-}
-
-impl Report<'_> {
     /// None unless the number of processors varies.
     pub(super) fn cores(&self) -> Option<Figure> {
         let all = Evidence::everywhere(self.run);
@@ -126,6 +104,26 @@ impl Report<'_> {
         head.push(format!("{last} over {first}"));
         Some(Figure::of("cores", &[]).with_table(head, rows))
     }
+}
+
+fn told(row: &Row) -> Vec<String> {
+    let (rate, interval, broken) = match &row.knee.found {
+        Found::Knee { rate, interval, broken } => {
+            let interval = format!("{} to {}", show(interval.low), show(interval.high));
+            (show(*rate), interval, broken.clone())
+        }
+        Found::NotUpTo { rate } => {
+            (format!("none up to {}", show(*rate)), String::new(), String::new())
+        }
+        Found::NowhereAbove { rate, broken } => {
+            (format!("below {}", show(*rate)), String::new(), broken.join(", "))
+        }
+        Found::LimitedByClient { rate, why } => {
+            (format!("client's limit at {}", show(*rate)), String::new(), why.clone())
+        }
+        Found::Interrupted => ("not found yet".to_owned(), String::new(), String::new()),
+    };
+    vec![row.cell.name(), rate, interval, broken, row.knee.tried.len().to_string()]
 }
 
 #[cfg(test)]

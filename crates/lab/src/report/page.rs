@@ -141,6 +141,34 @@ fn effect_words(row: &EffectRow) -> String {
     }
 }
 
+/// Makes the figures of a kind; none where the run has no numbers for them.
+type Maker = fn(&Report<'_>) -> Vec<Figure>;
+
+/// One line each. Within a section figures stand in this order.
+const MAKERS: &[Maker] = &[
+    goodput::figures,
+    goodput::times,
+    goodput::plain,
+    |report| all([report.knees(), report.probes(), report.overload()]),
+    |report| all([report.cores()]),
+    |report| all([report.forest()]),
+    |report| all([report.spectrum(), report.by_class(), report.by_clock()]),
+    |report| all([report.seconds(), report.heat()]),
+    profiles::costs,
+    profiles::figures,
+    profiles::calls,
+    environments,
+    papers::figures,
+    tuning::figures,
+    |report| {
+        all([report.failures(), report.classes(), report.sessions(), report.session_lengths()])
+    },
+    |report| all([report.layouts()]),
+    |report| all([report.rules()]),
+    goodput::beyond,
+    |report| all([report.verified()]),
+];
+
 impl Report<'_> {
     /// The parts of the page that have something to show. Some have a part that is no figure.
     fn sections(&self, figures: &[Figure]) -> Vec<Value> {
@@ -387,35 +415,25 @@ impl Report<'_> {
         rows.extend(manifest.machine.iter().map(|(name, value)| [name.clone(), value.clone()]));
         rows
     }
+
+    /// What its numbers are labelled with, and why; None: nothing.
+    pub(super) fn label(&self) -> Option<String> {
+        let label = self.run.manifest.label.as_ref()?;
+        Some(format!("{label}: {}", STANDS_IN))
+    }
+
+    /// The environment in a sentence; empty: the machine itself.
+    pub(super) fn surroundings(&self) -> String {
+        let Some(record) = self.run.manifest.environments.values().next() else {
+            return String::new();
+        };
+        let parts = record.spec.words();
+        let parts: Vec<String> =
+            parts.into_iter().map(|(part, what)| format!("{part}: {what}")).collect();
+        let varied = if self.run.manifest.environments.len() > 1 { " (of several)" } else { "" };
+        format!(" The servers' environment{varied}: {}.", parts.join("; "))
+    }
 }
-
-/// Makes the figures of a kind; none where the run has no numbers for them.
-type Maker = fn(&Report<'_>) -> Vec<Figure>;
-
-/// One line each. Within a section figures stand in this order.
-const MAKERS: &[Maker] = &[
-    goodput::figures,
-    goodput::times,
-    goodput::plain,
-    |report| all([report.knees(), report.probes(), report.overload()]),
-    |report| all([report.cores()]),
-    |report| all([report.forest()]),
-    |report| all([report.spectrum(), report.by_class(), report.by_clock()]),
-    |report| all([report.seconds(), report.heat()]),
-    profiles::costs,
-    profiles::figures,
-    profiles::calls,
-    environments,
-    papers::figures,
-    tuning::figures,
-    |report| {
-        all([report.failures(), report.classes(), report.sessions(), report.session_lengths()])
-    },
-    |report| all([report.layouts()]),
-    |report| all([report.rules()]),
-    goodput::beyond,
-    |report| all([report.verified()]),
-];
 
 fn all<const N: usize>(of: [Option<Figure>; N]) -> Vec<Figure> {
     of.into_iter().flatten().collect()
@@ -460,24 +478,4 @@ fn parts(levels: &str, record: &Record) -> Vec<Vec<String>> {
     let row =
         |part: &str| vec![levels.to_owned(), part.to_owned(), of(&asked, part), of(&got, part)];
     names.into_iter().map(row).collect()
-}
-
-impl Report<'_> {
-    /// What its numbers are labelled with, and why; None: nothing.
-    pub(super) fn label(&self) -> Option<String> {
-        let label = self.run.manifest.label.as_ref()?;
-        Some(format!("{label}: {}", STANDS_IN))
-    }
-
-    /// The environment in a sentence; empty: the machine itself.
-    pub(super) fn surroundings(&self) -> String {
-        let Some(record) = self.run.manifest.environments.values().next() else {
-            return String::new();
-        };
-        let parts = record.spec.words();
-        let parts: Vec<String> =
-            parts.into_iter().map(|(part, what)| format!("{part}: {what}")).collect();
-        let varied = if self.run.manifest.environments.len() > 1 { " (of several)" } else { "" };
-        format!(" The servers' environment{varied}: {}.", parts.join("; "))
-    }
 }

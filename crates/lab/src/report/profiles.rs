@@ -2,7 +2,7 @@
 //! and, over the load, by system call ([H] figures 4, 5, 7 and 8); what the machine counted.
 
 use super::Report;
-use super::figure::{self, Figure, rate};
+use super::figure::{self, Figure, FigureRow, rate};
 use crate::analysis::CellSummary;
 use crate::experiment::RATE;
 use crate::profile::categories::{Category, PLACES, Part, shares};
@@ -21,6 +21,12 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     figures.extend(report.machine_numbers());
     figures
 }
+
+/// Columns that can still be read beside each other.
+const COLUMNS_MAX: usize = 24;
+
+/// The shares of a profile's samples by place; none without stacks.
+pub(super) type Shares = Vec<(&'static str, f64)>;
 
 impl Report<'_> {
     /// What the trials that count say of a profiled cell.
@@ -93,7 +99,7 @@ impl Report<'_> {
         let per_cent = |share: f64| format!("{:.2}", 100.0 * share);
         let sampled = |one: &Profile, share: f64| match one.source {
             Source::Perf => per_cent(share),
-            Source::Counters => "–".to_owned(),
+            Source::Counters => show(f64::NAN),
         };
         for (part, title, counted) in [
             (Part::Kernel, "kernel %", Some("kernel")),
@@ -154,70 +160,12 @@ impl Report<'_> {
         }
         Some(Figure::of("vmstat", &[]).with_table(head, rows))
     }
-}
 
-/// What a profile is called: its arm, with the levels where there are others of that arm.
-fn label(one: &Profile, all: &[Profile]) -> String {
-    let same = all.iter().filter(|other| other.cell.arm == one.cell.arm).count();
-    let levels = if same > 1 { crate::record::levels(&one.cell) } else { String::new() };
-    format!("{} {levels}", one.cell.arm).trim_end().to_owned()
-}
-
-/// Columns that can still be read beside each other.
-const COLUMNS_MAX: usize = 24;
-
-/// What is to be known of profiles, each once.
-fn notes(profiles: &[Profile]) -> String {
-    let mut notes: Vec<String> = Vec::new();
-    let missing = profiles.iter().filter(|one| one.source == Source::Counters);
-    let missing: Vec<&str> = missing.map(|one| one.cell.arm.as_str()).collect();
-    if !missing.is_empty() {
-        notes.push(format!("Without perf, from /proc alone: {}.", missing.join(", ")));
-    }
-    for one in profiles {
-        for note in &one.notes {
-            let note = format!("{}: {note}.", one.cell.arm);
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
-        }
-    }
-    notes.join(" ")
-}
-
-/// Cost of a reply in one currency.
-struct Cost {
-    id: &'static str,
-    /// Metrics of the program's part and of the kernel's.
-    of: [&'static str; 2],
-    factor: f64,
-    axis: &'static str,
-}
-
-const COSTS: [Cost; 2] = [
-    Cost {
-        id: "costs",
-        of: ["user_s_per_reply", "kernel_s_per_reply"],
-        factor: 1e6,
-        axis: "µs of processor time per reply",
-    },
-    Cost {
-        id: "instructions",
-        of: ["user_instructions_per_reply", "kernel_instructions_per_reply"],
-        factor: 1e-3,
-        axis: "thousands of instructions per reply",
-    },
-];
-
-pub(super) fn costs(report: &Report<'_>) -> Vec<Figure> {
-    COSTS.iter().filter_map(|cost| report.costs(cost)).collect()
-}
-
-impl Report<'_> {
-    fn costs(&self, cost: &Cost) -> Option<Figure> {
+    /// Cost of a reply in one currency: the program's part and the kernel's.
+    fn costs(&self, cost: &FigureRow) -> Option<Figure> {
         let row = |one: &CellSummary| {
-            let of = |metric| Some(cost.factor * one.median(metric)?);
-            Some((one.cell.name(), of(cost.of[0])?, of(cost.of[1])?))
+            let of = |at: usize| Some(cost.factor? * one.median(cost.parts.get(at)?)?);
+            Some((one.cell.name(), of(0)?, of(1)?))
         };
         let (cells, at) = self.calm();
         let rows: Vec<(String, f64, f64)> = cells.into_iter().filter_map(row).collect();
@@ -228,7 +176,7 @@ impl Report<'_> {
             let kernel = 100.0 * row.2 / sum(&row).max(f64::MIN_POSITIVE);
             format!("{} {} ({kernel:.0} % of it kernel)", row.0, show(sum(&row)))
         };
-        let drawing = json!({ "kind": "stack", "x": cost.axis,
+        let drawing = json!({ "kind": "stack", "x": cost.unit,
             "labels": rows.iter().map(|row| &row.0).collect::<Vec<_>>(),
             "parts": [
                 { "name": "user", "values": rows.iter().map(|row| row.1).collect::<Vec<_>>() },
@@ -240,30 +188,10 @@ impl Report<'_> {
             told(least),
             told(most)
         );
-        let figure = Figure::of(cost.id, &[("seen", &seen)]);
+        let figure = cost.figure(&[("seen", &seen)]);
         Some(figure.drawn(drawing).high(rows.len() + 1))
     }
-}
 
-/// The shares of a profile's samples by place; none without stacks.
-pub(super) type Shares = Vec<(&'static str, f64)>;
-
-/// A figure for each arm that was profiled at several rates.
-pub(super) fn calls(report: &Report<'_>) -> Vec<Figure> {
-    let mut calls = Vec::new();
-    for (at, arm) in report.arms.iter().enumerate() {
-        let mut of_arm: Vec<(usize, &Profile)> = report.profiles.iter().enumerate().collect();
-        of_arm.retain(|(_, one)| report.arm(&one.cell) == at);
-        of_arm.sort_by(|(_, a), (_, b)| rate(&a.cell).total_cmp(&rate(&b.cell)));
-        let several = of_arm.windows(2).any(|two| rate(&two[0].1.cell) < rate(&two[1].1.cell));
-        if several && let Some(figure) = report.by_call((at, &arm.name), &of_arm) {
-            calls.push(figure);
-        }
-    }
-    calls
-}
-
-impl Report<'_> {
     /// The shares of each profile by system call, in the order of the profiles.
     fn by_calls(&self) -> &[Shares] {
         self.calls.get_or_init(|| {
@@ -300,6 +228,52 @@ impl Report<'_> {
         let named = found.iter().filter(|(name, _)| calls.iter().any(|call| call == name));
         (!found.is_empty()).then(|| 100.0 * named.map(|(_, share)| share).sum::<f64>())
     }
+}
+
+/// What a profile is called: its arm, with the levels where there are others of that arm.
+fn label(one: &Profile, all: &[Profile]) -> String {
+    let same = all.iter().filter(|other| other.cell.arm == one.cell.arm).count();
+    let levels = if same > 1 { crate::record::levels(&one.cell) } else { String::new() };
+    format!("{} {levels}", one.cell.arm).trim_end().to_owned()
+}
+
+/// What is to be known of profiles, each once.
+fn notes(profiles: &[Profile]) -> String {
+    let mut notes: Vec<String> = Vec::new();
+    let missing = profiles.iter().filter(|one| one.source == Source::Counters);
+    let missing: Vec<&str> = missing.map(|one| one.cell.arm.as_str()).collect();
+    if !missing.is_empty() {
+        notes.push(format!("Without perf, from /proc alone: {}.", missing.join(", ")));
+    }
+    for one in profiles {
+        for note in &one.notes {
+            let note = format!("{}: {note}.", one.cell.arm);
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes.join(" ")
+}
+
+pub(super) fn costs(report: &Report<'_>) -> Vec<Figure> {
+    let rows = FigureRow::all().iter().filter(|row| !row.parts.is_empty());
+    rows.filter_map(|row| report.costs(row)).collect()
+}
+
+/// A figure for each arm that was profiled at several rates.
+pub(super) fn calls(report: &Report<'_>) -> Vec<Figure> {
+    let mut calls = Vec::new();
+    for (at, arm) in report.arms.iter().enumerate() {
+        let mut of_arm: Vec<(usize, &Profile)> = report.profiles.iter().enumerate().collect();
+        of_arm.retain(|(_, one)| report.arm(&one.cell) == at);
+        of_arm.sort_by(|(_, a), (_, b)| rate(&a.cell).total_cmp(&rate(&b.cell)));
+        let several = of_arm.windows(2).any(|two| rate(&two[0].1.cell) < rate(&two[1].1.cell));
+        if several && let Some(figure) = report.by_call((at, &arm.name), &of_arm) {
+            calls.push(figure);
+        }
+    }
+    calls
 }
 
 /// The rate of a cell, with the levels of other factors where there are any.

@@ -19,6 +19,12 @@ const PHASES: [&str; 4] = ["connecting", "sending", "waiting", "receiving"];
 /// A share of good answers of one size that is below that of all by more than this starves.
 const STARVED: f64 = 0.05;
 
+/// A line that verifies.
+const VERIFIES: &str = "verifies";
+
+/// The numbers that experiments compare most.
+const METRICS: [&str; 3] = ["cpu_us_per_reply", "good_per_s", "p99_ms"];
+
 impl Report<'_> {
     fn with_results(&self) -> impl Iterator<Item = (&CellSummary, &Valid)> {
         self.analysis.cells.iter().filter_map(|one| Some((one, self.valid(&one.cell)?)))
@@ -159,9 +165,7 @@ impl Report<'_> {
                 "y": "% of sessions" }))
         })
     }
-}
 
-impl Report<'_> {
     /// What a cell's trials say together of one paper's rules.
     fn ruled(&self, cell: &Cell, paper: &str) -> Together {
         Together::of(analysis::of(self.run, cell), paper)
@@ -232,15 +236,7 @@ impl Report<'_> {
         let (broken, trials) = (first.broken, first.trials);
         Some(format!("breaks{} ({broken} of {trials} trials), {how}", rules::from(cell)))
     }
-}
 
-/// A line that verifies.
-const VERIFIES: &str = "verifies";
-
-/// The numbers that experiments compare most.
-const METRICS: [&str; 3] = ["cpu_us_per_reply", "good_per_s", "p99_ms"];
-
-impl Report<'_> {
     pub(super) fn layouts(&self) -> Option<Figure> {
         self.run.experiment.factors.iter().find(|factor| factor.path == LAYOUT)?;
         let mut head = vec!["arm".to_owned(), "trials".to_owned()];
@@ -261,9 +257,7 @@ impl Report<'_> {
         let rows = rows.collect();
         Some(Figure::of("layouts", &[]).with_table(head, rows))
     }
-}
 
-impl Report<'_> {
     pub(super) fn verified(&self) -> Option<Figure> {
         let head = "arm, replies, bodies compared, wrong bytes, wrong length, stale, malformed, \
                     file changed, 2xx, 3xx, 4xx, 5xx, GB received";
@@ -297,9 +291,7 @@ impl Report<'_> {
         };
         Figure::of("verified", &[("seen", &seen)]).with_rows(head.split(", "), rows)
     }
-}
 
-impl Report<'_> {
     pub(super) fn forest(&self) -> Option<Figure> {
         let mut effects: Vec<_> = self.analysis.effects.iter().collect();
         // The same program twice first: it says how far the others can be trusted.

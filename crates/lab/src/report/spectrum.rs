@@ -20,6 +20,12 @@ const POINTS: f64 = 8.0;
 pub(super) const CLASSES: [&str; 5] =
     ["below 1 KiB", "1 to 10 KiB", "10 to 100 KiB", "100 KiB and more", "of unknown size"];
 
+/// Trials whose seconds are drawn, at most.
+const RUNS_MAX: usize = 40;
+
+/// Fewer seconds than this are no course.
+const SECONDS_MIN: usize = 3;
+
 impl Report<'_> {
     /// The cells of the setting that percentiles are shown at, and it in words: the highest rate at
     /// which everybody still answers nearly all; of other factors the last level.
@@ -154,35 +160,7 @@ impl Report<'_> {
             _ => "Response time",
         }
     }
-}
 
-/// Requests that a spectrum is made of, also those that never came back.
-fn samples(spectrum: &Spectrum) -> f64 {
-    real(spectrum.times.count() + spectrum.censored)
-}
-
-/// `[1/(1 - quantile), ms]` up to the last sample, or to the first that never came back.
-fn points(spectrum: &Spectrum) -> Vec<[f64; 2]> {
-    let all = samples(spectrum);
-    let mut points = Vec::new();
-    // Below the lower quartile there is little to see, and it would flatten the rest.
-    for step in 1..200 {
-        let beyond = 10_f64.powf(count(step) / POINTS);
-        let found = spectrum.at(1.0 - 1.0 / beyond);
-        if beyond > all || found.censored {
-            break;
-        }
-        points.push([beyond, real(found.ns) / 1e6]);
-    }
-    points
-}
-
-/// Trials whose seconds are drawn, at most.
-const RUNS_MAX: usize = 40;
-/// Fewer seconds than this are no course.
-const SECONDS_MIN: usize = 3;
-
-impl Report<'_> {
     /// Of each cell the trial in the middle: its name, its record, its rows where they are there.
     fn middles(&self) -> Vec<(String, &Record, &[Row])> {
         let which = middles(self.run);
@@ -246,6 +224,27 @@ impl Report<'_> {
             figure.drawn(drawing).chosen("trial", choices)
         })
     }
+}
+
+/// Requests that a spectrum is made of, also those that never came back.
+fn samples(spectrum: &Spectrum) -> f64 {
+    real(spectrum.times.count() + spectrum.censored)
+}
+
+/// `[1/(1 - quantile), ms]` up to the last sample, or to the first that never came back.
+fn points(spectrum: &Spectrum) -> Vec<[f64; 2]> {
+    let all = samples(spectrum);
+    let mut points = Vec::new();
+    // Below the lower quartile there is little to see, and it would flatten the rest.
+    for step in 1..200 {
+        let beyond = 10_f64.powf(count(step) / POINTS);
+        let found = spectrum.at(1.0 - 1.0 / beyond);
+        if beyond > all || found.censored {
+            break;
+        }
+        points.push([beyond, real(found.ns) / 1e6]);
+    }
+    points
 }
 
 fn run(warm: f64, series: &[Second], rows: &[Row]) -> Value {
