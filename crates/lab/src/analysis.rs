@@ -354,7 +354,7 @@ fn summary(run: &Run, cell: Cell) -> CellSummary {
     }
 }
 
-fn summarise(values: &[f64]) -> Summary {
+pub(crate) fn summarise(values: &[f64]) -> Summary {
     let all = || Interval {
         low: values.iter().copied().fold(f64::INFINITY, f64::min),
         high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),

@@ -164,22 +164,7 @@ pub struct Setting {
 
 /// [G] table I, as far as it concerns the network (systems.md §5.7). `tcp_tw_recycle` is gone from
 /// Linux; `tcp_tw_reuse` stands for it.
-const GENEVES: [(&str, &str); 14] = [
-    ("net.ipv4.tcp_tw_reuse", "1"),
-    ("net.ipv4.tcp_fin_timeout", "1"),
-    ("net.ipv4.tcp_max_syn_backlog", "200000"),
-    ("net.core.somaxconn", "200000"),
-    ("net.ipv4.tcp_syncookies", "0"),
-    ("net.ipv4.ip_local_port_range", "1024 65000"),
-    ("net.ipv4.tcp_rmem", "4096 87380 4194304"),
-    ("net.ipv4.tcp_wmem", "4096 65536 4194304"),
-    ("net.core.rmem_default", "87380"),
-    ("net.core.rmem_max", "4194304"),
-    ("net.core.wmem_default", "65536"),
-    ("net.core.wmem_max", "4194304"),
-    ("net.ipv4.conf.all.arp_filter", "1"),
-    ("net.ipv4.conf.lo.arp_filter", "1"),
-];
+const GENEVES: &str = include_str!("../../assets/geneves.conf");
 
 /// The rest of the table: settings of the whole machine.
 const MACHINE: &str = "net.core.netdev_max_backlog vm.max_map_count fs.file-max kernel.pid_max \
@@ -193,7 +178,7 @@ pub(super) fn apply(
 ) -> Result<(Vec<Setting>, Vec<String>), String> {
     let (mut settings, mut left_alone) = (Vec::new(), Vec::new());
     if profile == Profile::Geneves {
-        for (name, value) in GENEVES {
+        for (name, value) in GENEVES.lines().filter_map(|line| line.split_once(" = ")) {
             match set(name, value)? {
                 Some(setting) => settings.push(setting),
                 None => left_alone.push(name.to_owned()),

@@ -1,12 +1,12 @@
 //! Validation: counts times today's prices against the processor time that a run measured.
 
 use super::arms::PricedArm;
-use super::interval;
 use super::list::{PriceDraw, PriceList};
+use crate::analysis::{Summary, summarise};
 use crate::claims::evidence::{ARCHITECTURE, Evidence, Found, option};
 use crate::experiment::Target;
 use crate::journal::Run;
-use crate::stats::{Random, median};
+use crate::stats::Random;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -133,9 +133,10 @@ fn checked(
 
 fn peak(run: &Evidence<'_>, arm: &str, priced: f64) -> Found<CheckedPeak> {
     let values: Vec<f64> = run.peaks(arm, "good_per_s")?.into_values().collect();
-    let interval = interval(&values);
-    let within = interval[0] <= priced && priced <= interval[1];
-    Ok(CheckedPeak { priced, measured: median(&values), interval, within })
+    let Summary { median, interval, .. } = summarise(&values);
+    let interval = [interval.low, interval.high];
+    let within = (interval[0]..=interval[1]).contains(&priced);
+    Ok(CheckedPeak { priced, measured: median, interval, within })
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ named! {
 }
 
 named! {
-    #[derive(Default)]
+    #[derive(Default, PartialOrd, Ord)]
     pub enum PriceBasis {
         /// Each event of the price's name.
         #[default]

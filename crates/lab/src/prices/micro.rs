@@ -5,9 +5,9 @@
 //! is compared within the round, so a price is a median over pairs. Only processor time counts: a
 //! thread that others displace loses nothing.
 
-use super::interval;
 use super::list::{Price, PriceBasis, PriceList, PriceUnit};
-use crate::stats::{count, median};
+use crate::analysis::{Summary, summarise};
+use crate::stats::count;
 use crate::units::real;
 use regatta_http::Status;
 use regatta_http::h1::{
@@ -50,36 +50,10 @@ const ROUNDS_MAX: usize = 100;
 /// Head of a request as the load generator sends it.
 const REQUEST: &[u8] = b"GET /file_set/dir00042/class1_3 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 
-/// Each price of a round: its name, what it is paid for, and the loop.
-const LOOPS: [(&str, PriceBasis, &str); 27] = [
-    ("accept", PriceBasis::Each, "accept4 of a waiting connection"),
-    ("accept_empty", PriceBasis::Each, "accept4 without one"),
-    ("connection", PriceBasis::Each, "close of a connection"),
-    ("read", PriceBasis::Each, "recv of a request"),
-    ("read_empty", PriceBasis::Each, "recv of nothing"),
-    ("send", PriceBasis::Each, "send of 256 bytes, less its bytes"),
-    ("sendfile", PriceBasis::Each, "sendfile of 256 bytes, less its bytes"),
-    ("copy_byte", PriceBasis::Each, "send of 14,906 bytes less sendfile of as many, a byte"),
-    ("network_byte", PriceBasis::Each, "sendfile of 14,906 bytes less one of 256, a byte"),
-    ("wait_epoll", PriceBasis::Each, "epoll_wait on 128 descriptors, one of them ready"),
-    ("wait_poll", PriceBasis::Each, "ppoll on 8 descriptors, less these"),
-    ("wait_select", PriceBasis::Each, "pselect6 on 8 descriptors, less these"),
-    ("wait_descriptor_epoll", PriceBasis::Fact, "epoll_wait on 128 less on 8, each"),
-    ("wait_descriptor_poll", PriceBasis::Each, "ppoll on 128 less on 8, each"),
-    ("wait_descriptor_select", PriceBasis::Each, "pselect6 on 128 less on 8, each"),
-    ("wait_event", PriceBasis::Each, "epoll_wait with 32 ready less with one, each"),
-    ("wait_change_epoll", PriceBasis::Each, "epoll_ctl"),
-    ("open", PriceBasis::Each, "openat2, fstat and close"),
-    ("file_read", PriceBasis::Each, "pread of 256 bytes"),
-    ("hand_over_pipe", PriceBasis::Fact, "one thread writes, another reads, and they switch"),
-    ("hand_over_eventfd", PriceBasis::Fact, "the same by eventfd"),
-    ("hand_over_futex", PriceBasis::Fact, "the same by unpark and park"),
-    ("kernel_switch", PriceBasis::Each, "by pipe, less write and read in one thread"),
-    ("wake", PriceBasis::Each, "by futex, less the switch"),
-    ("user_switch", PriceBasis::Each, "resume of a user thread until it yields"),
-    ("clock", PriceBasis::Each, "reading of the monotonic clock"),
-    ("reply", PriceBasis::Each, "a request's head parsed, a reply's head written"),
-];
+/// Loops of a round: each price by its name, and what its loop does.
+fn loops() -> BTreeMap<PriceBasis, BTreeMap<String, String>> {
+    toml::from_str(include_str!("../../assets/loops.toml")).expect("a test measures them")
+}
 
 /// Measures all prices, for about `limit` at most, and one round at least.
 ///
@@ -89,20 +63,23 @@ pub fn measure(limit: Duration, stop: &AtomicBool) -> io::Result<PriceList> {
     // The pin stays with the thread.
     let done = thread::scope(|scope| scope.spawn(|| rounds(limit, stop)).join());
     let samples = done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    let price = |(name, basis, what): (&str, PriceBasis, &str)| {
-        let taken = samples.get(name)?;
-        let [low, high] = interval(taken);
+    let price = |(name, what): (String, String), basis: PriceBasis| {
+        let taken = samples.get(name.as_str())?;
+        let Summary { median, interval, .. } = summarise(taken);
         let source = format!("{what}; median of {} rounds, 95 % interval", taken.len());
-        let (value, spread) = (rounded(median(taken)), [rounded(low), rounded(high)]);
+        let (value, spread) = (rounded(median), [interval.low, interval.high].map(rounded));
         let (unit, scaled) = (PriceUnit::Nanoseconds, String::new());
-        Some((name.to_owned(), Price { unit, value, spread, basis, scaled, source }))
+        Some((name, Price { unit, value, spread, basis, scaled, source }))
+    };
+    let of = |(basis, loops): (PriceBasis, BTreeMap<String, String>)| {
+        loops.into_iter().filter_map(|one| price(one, basis)).collect::<Vec<_>>()
     };
     Ok(PriceList {
         mark: "today".to_owned(),
         title: "micro-loops on this machine, over loopback".to_owned(),
         processors: 1,
         like: String::new(),
-        price: LOOPS.into_iter().filter_map(price).collect(),
+        price: loops().into_iter().flat_map(of).collect(),
     })
 }
 
@@ -450,11 +427,15 @@ mod tests {
         let started = Instant::now();
         let list = measure(Duration::from_millis(100), &AtomicBool::new(false)).unwrap();
         assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
-        for (name, basis, what) in LOOPS {
-            let price = &list.price[name];
-            let [low, high] = price.spread;
-            assert!(0.0 <= low && low <= price.value && price.value <= high, "{name}: {price:?}");
-            assert!(price.basis == basis && price.source.starts_with(what), "{name}: {price:?}");
+        for (basis, loops) in loops() {
+            for (name, what) in loops {
+                let price = &list.price[&name];
+                let [low, high] = price.spread;
+                let is_within = low <= price.value && price.value <= high;
+                assert!(0.0 <= low && is_within, "{name}: {price:?}");
+                let is_so = price.basis == basis && price.source.starts_with(&what);
+                assert!(is_so, "{name}: {price:?}");
+            }
         }
         // System calls take time; differences may be nothing within few rounds.
         for name in ["accept", "read", "open", "wait_epoll", "hand_over_pipe", "user_switch"] {

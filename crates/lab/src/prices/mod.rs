@@ -17,13 +17,3 @@ pub use counts::ReplyCounts;
 pub use list::{Price, PriceBasis, PriceDraw, PriceList, PriceUnit, papers};
 pub use micro::measure;
 pub use tier::{PricedClaim, priced};
-
-use crate::stats::order_statistic_interval;
-
-/// 95 % interval of the median of some values; below six of them, all.
-fn interval(values: &[f64]) -> [f64; 2] {
-    let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let highest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let found = order_statistic_interval(values, 0.5, 0.95);
-    found.map_or([lowest, highest], |found| [found.low, found.high])
-}

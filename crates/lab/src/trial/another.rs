@@ -236,25 +236,7 @@ const COUNT_MAX: u64 = 1_000_000_000_000_000;
 
 /// The end of every script: a line of counts, and the times, cut to three digits. It has no
 /// `response`, so wrk parses no more of a reply than it does without a script.
-const WRK_DONE: &str = r#"
-done = function(summary, latency)
-  local e = summary.errors
-  io.write(string.format("RESULT %d %d %d %d %d %d %d %d\n", summary.requests, summary.duration,
-    summary.bytes, e.connect, e.read, e.write, e.status, e.timeout))
-  local time, count = 0, 0
-  for i = 1, #latency do
-    local us, n = latency(i)
-    local step = 10 ^ math.max(0, math.floor(math.log10(math.max(us, 1))) - 2)
-    local cut = math.floor(us / step) * step
-    if cut ~= time and count > 0 then
-      io.write(string.format("TIME %d %d\n", time, count))
-      count = 0
-    end
-    time, count = cut, count + n
-  end
-  io.write(string.format("TIME %d %d\n", time, count))
-end
-"#;
+const WRK_DONE: &str = include_str!("../../assets/wrk_done.lua");
 
 /// The ten fields of Firefox, without the first, `Host`.
 const BROWSER: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 \
