@@ -32,7 +32,7 @@ pub(crate) fn synthetic_of(
     let mut records = Vec::new();
     let mut drift = vec![0.0; 1_000];
     drift.fill_with(|| (0.2 * random.normal()).exp());
-    for planned in order(&experiment, cells.len()) {
+    for planned in order(&experiment) {
         let cell = cells[planned.cell].clone();
         let block = usize::try_from(planned.block).unwrap();
         let mut metrics = value(&cell);

@@ -262,10 +262,8 @@ fn open(
 }
 
 fn experiment(text: &str) -> Result<Experiment, (u8, String)> {
-    parse("the race's experiment", text, Scale::Quick).map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        (USAGE, lines.join("\n"))
-    })
+    let read = parse("the race's experiment", text, Scale::Quick);
+    read.map_err(|problems| (USAGE, problems.join("\n")))
 }
 
 fn raced(

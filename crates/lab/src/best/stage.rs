@@ -114,9 +114,7 @@ impl<'a> Stage<'a> {
         }
         let text = experiment(&self.settled, &self.arms)?;
         let read = parse("experiment.toml", &text, Scale::Quick);
-        let read = read.map_err(|problems| {
-            problems.iter().map(|problem| format!("{problem}\n")).collect::<String>()
-        })?;
+        let read = read.map_err(|problems| problems.join("\n"))?;
         if read != self.run.experiment {
             write_whole(&self.directory.join("experiment.toml"), &text)?;
             self.run.experiment = read;

@@ -27,7 +27,7 @@ use crate::experiment::plan::{block_s, cells, order};
 use crate::experiment::{ClaimRow, Mode};
 use crate::journal::Run;
 use crate::journal::machine_lacks::NO_COUNTERS;
-use crate::record::PAPERS;
+use crate::record::{Cell, PAPERS};
 use crate::stats::count;
 use evidence::Evidence;
 use serde::{Deserialize, Serialize};
@@ -255,11 +255,11 @@ fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
 
 /// Whether trials of a run are missing that its experiment has.
 fn is_partial(run: &Run) -> bool {
-    let cells = cells(&run.experiment);
+    let is_probed = |cell: &Cell| run.records.iter().any(|one| one.cell == *cell);
     match run.experiment.measure.mode {
-        Mode::Trials => run.records.len() < order(&run.experiment, cells.len()).len(),
+        Mode::Trials => run.records.len() < order(&run.experiment).len(),
         // How many probes a search takes is known at its end.
-        Mode::Knee => !cells.iter().all(|cell| run.records.iter().any(|one| one.cell == *cell)),
+        Mode::Knee => !cells(&run.experiment).iter().all(is_probed),
     }
 }
 

@@ -275,15 +275,13 @@ fn experiment(
 }
 
 fn read(rules: Rules, name: &str, text: &str, scale: Scale) -> Result<Experiment, (u8, String)> {
-    parse_by(Some(rules), name, text, scale).map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        (USAGE, lines.join("\n"))
-    })
+    let read = parse_by(Some(rules), name, text, scale);
+    read.map_err(|problems| (USAGE, problems.join("\n")))
 }
 
 fn plan(experiment: &Experiment) -> String {
     let cells = cells(experiment);
-    let trials = order(experiment, cells.len()).len();
+    let trials = order(experiment).len();
     let mut out = format!("{}\n  expected: {}\n", experiment.question, experiment.expect);
     let time = minutes(whole_s(experiment));
     let (count, blocks) = (cells.len(), experiment.measure.blocks);
@@ -327,7 +325,7 @@ fn search_words(knee: &KneeSearch) -> String {
 /// Plan for programs, with what this machine lacks.
 fn plan_json(experiment: &Experiment, manifest: &Manifest) -> Value {
     let cells = cells(experiment);
-    let trials = order(experiment, cells.len()).len();
+    let trials = order(experiment).len();
     // A search has rounds until it is done, and no blocks.
     let (blocks, search) = match experiment.measure.mode {
         Mode::Trials => (Some(experiment.measure.blocks), None),

@@ -78,10 +78,10 @@ fn cross(settings: &[BTreeMap<String, String>], factor: &Factor) -> Vec<BTreeMap
 }
 
 /// The places of the cells of each setting.
-fn settings(experiment: &Experiment, count: usize) -> Vec<Vec<usize>> {
+fn settings(experiment: &Experiment) -> Vec<Vec<usize>> {
     let cells = cells(experiment);
     let mut settings: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    for (at, cell) in cells.iter().enumerate().take(count) {
+    for (at, cell) in cells.iter().enumerate() {
         settings.entry(cell.setting()).or_default().push(at);
     }
     settings.into_values().collect()
@@ -89,7 +89,7 @@ fn settings(experiment: &Experiment, count: usize) -> Vec<Vec<usize>> {
 
 /// How many trials run at the same time at most.
 pub(crate) fn at_a_time(experiment: &Experiment) -> usize {
-    let all = settings(experiment, usize::MAX);
+    let all = settings(experiment);
     let arms = all.iter().map(Vec::len).max().filter(|_| experiment.measure.at_once);
     arms.unwrap_or(1).max(1)
 }
@@ -104,9 +104,9 @@ fn turns(settings: &[Vec<usize>], random: &mut Random) -> Vec<usize> {
 
 /// Blocks of every cell once, each block in an order of its own. A pure function of the
 /// experiment, so that an interrupted run goes on where it was.
-pub fn order(experiment: &Experiment, cells: usize) -> Vec<Planned> {
+pub fn order(experiment: &Experiment) -> Vec<Planned> {
     let mut random = Random::new(experiment.measure.seed);
-    let settings = settings(experiment, cells);
+    let settings = settings(experiment);
     let mut planned = Vec::new();
     for block in 0..rounds(experiment) {
         let turns = turns(&settings, &mut random);
@@ -178,7 +178,7 @@ fn warm_requests_s(experiment: &Experiment) -> f64 {
 
 /// How long an experiment takes, seconds; one that searches at most.
 pub(crate) fn whole_s(experiment: &Experiment) -> f64 {
-    predicted_s(experiment, order(experiment, cells(experiment).len()).len())
+    predicted_s(experiment, order(experiment).len())
 }
 
 /// How long a block takes, seconds.
@@ -238,7 +238,7 @@ measure = { blocks = 5, seed = 7, warm_s = 1, window_s = 2 }
         let cells = cells(&experiment);
         let of = |arm: &str| cells.iter().filter(|cell| cell.arm == arm).count();
         assert_eq!((of("a"), of("b"), of("b (again)"), cells.len()), (2, 6, 6, 14));
-        let order = order(&experiment, cells.len());
+        let order = order(&experiment);
         assert_eq!(order.len(), 70);
         for block in order.chunks(14) {
             let mut seen: Vec<usize> = block.iter().map(|planned| planned.cell).collect();
@@ -253,7 +253,7 @@ measure = { blocks = 5, seed = 7, warm_s = 1, window_s = 2 }
         }
         let turns = |block: usize| order[block * 14..][..14].iter().map(|p| p.cell);
         assert!(turns(0).ne(turns(1)) && order[0].seed != order[14].seed);
-        assert_eq!(super::order(&experiment, 14), order, "a pure function");
+        assert_eq!(super::order(&experiment), order, "a pure function");
         assert!((predicted_s(&experiment, 70) - 70.0 * 3.8).abs() < 1e-9);
     }
 }

@@ -145,7 +145,7 @@ measure = { blocks = 2, at_once = true }
     fn a_set_is_every_arm_of_a_setting() {
         let experiment = parse("x", TEXT, Scale::Quick).unwrap();
         let cells = cells(&experiment);
-        let planned = order(&experiment, cells.len());
+        let planned = order(&experiment);
         let sets: Vec<&[Planned]> = sets(&planned, &cells).collect();
         assert_eq!(sets.len(), 4, "two rates, two blocks");
         for set in sets {

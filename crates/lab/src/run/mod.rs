@@ -155,7 +155,7 @@ fn calibrate_block(run: &mut Run, bench: &mut Bench<'_>, block: u32) -> Result<(
 
 fn planned(run: &Run, cells: &[Cell]) -> Vec<Planned> {
     let possible = |next: &Planned| !run.manifest.left_out.contains_key(&cells[next.cell].target);
-    order(&run.experiment, cells.len()).into_iter().filter(possible).collect()
+    order(&run.experiment).into_iter().filter(possible).collect()
 }
 
 /// Makes the workload and the places of trials.
