@@ -30,31 +30,20 @@ pub(crate) fn cap(target: &Target) -> u32 {
     option(target, "limits.connections_max").parse().unwrap_or(u32::MAX)
 }
 
-/// One event loop whose `sendfile` does not block: SPED, or else SYMPED with one process.
-fn loops<'a>(run: &Evidence<'a>) -> Vec<&'a Target> {
-    let sped = run.of("sped").filter(|target| !blocks(target));
-    let symped =
-        run.of("symped").filter(|one| !blocks(one) && option(one, "event.processes") == "1");
-    sped.chain(symped).collect()
-}
-
-/// The arm with one event loop, of several the one that takes the most connections.
+/// The arm with one event loop whose `sendfile` does not block, SPED or else SYMPED with one
+/// process; of several the one that takes the most connections.
 pub(super) fn one<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
-    let all = loops(run);
+    let symped = run.of("symped").filter(|one| option(one, "event.processes") == "1");
+    let all: Vec<&Target> = run.of("sped").chain(symped).filter(|one| !blocks(one)).collect();
     let most = all.iter().map(|target| cap(target)).max();
     all.into_iter().find(|target| Some(cap(target)) == most).ok_or_else(|| "sped".to_owned())
 }
 
-/// SYMPED with several processes that takes as many connections as another arm does.
-fn several<'a>(run: &Evidence<'a>, like: &Target) -> Vec<&'a Target> {
-    let symped = run.of("symped").filter(|one| !blocks(one) && processes(one) > 1);
-    symped.filter(|one| cap(one) == cap(like)).collect()
-}
-
-/// SYMPED with the most processes, under the same limit as another arm.
+/// SYMPED with the most processes, several of them, under the same limit as another arm.
 pub(super) fn most_symped<'a>(run: &Evidence<'a>, like: &Target) -> Found<&'a Target> {
-    let most = several(run, like).into_iter().max_by_key(|target| processes(target));
-    most.ok_or_else(|| "symped with several processes".to_owned())
+    let several = run.of("symped").filter(|one| !blocks(one) && processes(one) > 1);
+    let alike = several.filter(|one| cap(one) == cap(like));
+    alike.max_by_key(|one| processes(one)).ok_or_else(|| "symped with several processes".to_owned())
 }
 
 /// A preset of [H], with as many accepts at a time as it comes with.

@@ -67,25 +67,28 @@ pub(crate) fn rows(run: &Evidence<'_>, mark: &str) -> Vec<ScaleRow> {
 
 /// Numbers that decide a claim of a paper and are far from the paper's, in words; None: no number.
 pub(super) fn differs(run: &Evidence<'_>, id: &str, decides: &[ScaleNumber]) -> Option<String> {
-    if decides.is_empty() {
-        return None;
-    }
-    let (letter, _) = id.split_once('-')?;
-    let rows = rows(run, &format!("[{letter}]"));
-    let far = rows.iter().filter(|row| decides.contains(&row.number)).filter_map(ScaleRow::differs);
-    Some(far.collect::<Vec<_>>().join("; ")).filter(|far| !far.is_empty())
+    deciding(run, id, decides, ScaleRow::differs)
 }
 
 /// Numbers that decide a claim of a paper and that the run does not tell, in words; None: no
 /// number.
 pub(super) fn unknown(run: &Evidence<'_>, id: &str, decides: &[ScaleNumber]) -> Option<String> {
+    deciding(run, id, decides, |row| {
+        let (name, paper, place) = (row.number.name(), show(row.paper), &row.place);
+        let unknown = || format!("{name} is not known here, {paper} in the paper ({place})");
+        row.here.is_none().then(unknown)
+    })
+}
+
+fn deciding(
+    run: &Evidence<'_>,
+    id: &str,
+    decides: &[ScaleNumber],
+    words: impl Fn(&ScaleRow) -> Option<String>,
+) -> Option<String> {
     let (letter, _) = id.split_once('-').filter(|_| !decides.is_empty())?;
     let rows = rows(run, &format!("[{letter}]"));
-    let is_unknown = |row: &&ScaleRow| row.here.is_none() && decides.contains(&row.number);
-    let told = rows.iter().filter(is_unknown).map(|row| {
-        let (name, paper) = (row.number.name(), show(row.paper));
-        format!("{name} is not known here, {paper} in the paper ({})", row.place)
-    });
+    let told = rows.iter().filter(|row| decides.contains(&row.number)).filter_map(words);
     Some(told.collect::<Vec<_>>().join("; ")).filter(|told| !told.is_empty())
 }
 
