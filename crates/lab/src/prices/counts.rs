@@ -7,40 +7,15 @@ use crate::journal::Run;
 use crate::record::{Cell, Record};
 use crate::stats::median;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// Counters of the server that are added up, each with its factor.
-type Sum = &'static [(&'static str, f64)];
+type Sum = BTreeMap<String, f64>;
 
-/// Names of all counts of a reply, and the counters of the server that each is of. The last three
-/// are waits of threads, requests of the disk, and the reply itself.
-pub(super) const COUNTS: [(&str, Sum); 26] = [
-    ("accept", &[("accept_ok", 1.0)]),
-    ("accept_empty", &[("accept_would_block", 1.0)]),
-    ("connection", &[("connections_opened", 1.0)]),
-    ("read", &[("recv_calls", 1.0), ("recv_would_block", -1.0)]),
-    ("read_empty", &[("recv_would_block", 1.0)]),
-    ("send", &[("send_calls", 1.0)]),
-    ("sendfile", &[("sendfile_calls", 1.0)]),
-    ("copy_byte", &[("send_bytes", 1.0), ("read_bytes", 1.0)]),
-    ("network_byte", &[("bytes_sent", 1.0)]),
-    ("wait", &[("wait_calls", 1.0)]),
-    ("wait_epoll", &[("wait_calls", 1.0)]),
-    ("wait_poll", &[("wait_calls", 1.0)]),
-    ("wait_select", &[("wait_calls", 1.0)]),
-    ("wait_descriptor", &[("wait_interest_sum", 1.0)]),
-    ("wait_descriptor_poll", &[("wait_interest_sum", 1.0)]),
-    ("wait_descriptor_select", &[("wait_interest_sum", 1.0)]),
-    ("wait_event", &[("wait_events", 1.0)]),
-    ("wait_change_epoll", &[("wait_changes", 1.0)]),
-    ("open", &[("opens", 1.0)]),
-    ("file_read", &[("reads", 1.0)]),
-    ("wake", &[("queue_wakes", 1.0), ("helper_completions", 1.0)]),
-    ("user_switch", &[("fiber_runs", 1.0)]),
-    ("clock", &[("wait_calls", 2.0)]),
-    ("kernel_switch", &[]),
-    ("disk", &[]),
-    ("reply", &[]),
-];
+/// Names of all counts of a reply, and what each is of: the file `assets/counts.toml`.
+pub(super) static COUNTS: LazyLock<BTreeMap<String, Sum>> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../assets/counts.toml")).expect("a test reads it")
+});
 
 /// Wait mechanisms that have prices of their own.
 const WAIT_CALLS: [&str; 3] = ["epoll", "poll", "select"];
@@ -53,7 +28,8 @@ impl ReplyCounts {
     pub fn of(run: &Run, target: &Target, cell: &Cell) -> Option<Self> {
         let records: Vec<&Record> =
             analysis::of(run, cell).filter(|record| replies(record).is_some()).collect();
-        let of = |&(name, sum): &(&'static str, Sum)| {
+        let of = |(name, sum): (&'static String, &'static Sum)| {
+            let name = name.as_str();
             let each = records.iter().filter_map(|record| counted(record, (name, sum), target));
             let values: Vec<f64> = each.collect();
             (!values.is_empty()).then(|| (name, median(&values)))
@@ -76,7 +52,7 @@ fn replies(record: &Record) -> Option<f64> {
     record.counters.get("replies").copied().filter(|replies| *replies > 0.0)
 }
 
-fn counted(record: &Record, (name, sum): (&str, Sum), target: &Target) -> Option<f64> {
+fn counted(record: &Record, (name, sum): (&str, &Sum), target: &Target) -> Option<f64> {
     let replies = replies(record)?;
     let metric = |name: &str| record.metrics.get(name).copied();
     match name {
@@ -92,7 +68,7 @@ fn counted(record: &Record, (name, sum): (&str, Sum), target: &Target) -> Option
     if own.is_some_and(|own| *own != poller(target)) {
         return None;
     }
-    let of = |(counter, factor): &(&str, f64)| Some(factor * record.counters.get(*counter)?);
+    let of = |(counter, factor): (&String, &f64)| Some(factor * record.counters.get(counter)?);
     let found: Vec<f64> = sum.iter().filter_map(of).collect();
     (!found.is_empty()).then(|| found.iter().sum::<f64>().max(0.0) / replies)
 }

@@ -97,8 +97,7 @@ impl PriceList {
     /// price without a use.
     pub fn parse(text: &str) -> Result<Self, String> {
         let list: Self = toml::from_str(text).map_err(|error| error.to_string())?;
-        let names = COUNTS.map(|(name, _)| name);
-        let is_count = |name: &String| names.contains(&name.as_str());
+        let is_count = |name: &String| COUNTS.contains_key(name);
         for (name, price) in &list.price {
             let [low, high] = price.spread;
             if !(0.0 <= low && low <= price.value && price.value <= high && high.is_finite()) {
@@ -111,7 +110,7 @@ impl PriceList {
                 PriceBasis::Reply | PriceBasis::Fact => true,
             };
             if !is_used {
-                let names = names.join(", ");
+                let names = COUNTS.keys().cloned().collect::<Vec<_>>().join(", ");
                 return Err(format!(
                     "price.{name}: no count has that name; expected one of {names}, or a basis"
                 ));

@@ -48,17 +48,7 @@ named! {
 
 impl Category {
     pub fn title(self) -> &'static str {
-        match self {
-            Self::FileSystem => "file system",
-            Self::KernelArch => "kernel + arch",
-            Self::Poll => "poll overhead",
-            Self::Copying => "data copying",
-            Self::Sched => "sched overhead",
-            Self::Driver => "driver (loopback, softirq)",
-            Self::Thread => "thread overhead",
-            Self::Event => "event overhead",
-            as_written => as_written.name(),
-        }
+        TABLES["titles"].get(self.name()).map_or(self.name(), String::as_str)
     }
 
     /// The part of the table that it stands in.
@@ -103,21 +93,22 @@ pub fn category(leaf: Option<&Frame>) -> (Category, bool) {
     }
 }
 
+/// The tables of `assets/categories.toml`.
+static TABLES: LazyLock<BTreeMap<String, BTreeMap<String, String>>> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../assets/categories.toml")).expect("a test reads it")
+});
+
 /// Beginnings of names, with their categories.
-type Beginnings = Vec<(String, Category)>;
+type Beginnings = Vec<(&'static str, Category)>;
 
 /// Beginnings of the kernel's names and of programs' names.
 static BEGINNINGS: LazyLock<[Beginnings; 2]> = LazyLock::new(|| {
-    let text = include_str!("../../assets/categories.toml");
-    let mut all: BTreeMap<String, BTreeMap<String, String>> =
-        toml::from_str(text).expect("a test reads it");
     ["kernel", "program"].map(|table| {
-        let rows = all.remove(table).unwrap_or_default().into_iter();
-        let row = |(name, words): (String, String)| {
-            let category = Category::named(&name).expect("a test reads it");
-            words.split_whitespace().map(|word| (word.to_owned(), category)).collect::<Vec<_>>()
+        let row = |(name, words): (&'static String, &'static String)| {
+            let category = Category::named(name).expect("a test reads it");
+            words.split_whitespace().map(move |word| (word, category))
         };
-        rows.flat_map(row).collect()
+        TABLES[table].iter().flat_map(row).collect()
     })
 });
 
@@ -192,17 +183,10 @@ fn place(stack: &str) -> &'static str {
 /// The routine of [H] that a system call of today stands for.
 fn group(call: &str) -> &'static str {
     // The compiler's copies have names such as `select.isra.0`.
-    match call.split('.').next().unwrap_or(call) {
-        "select" | "pselect6" | "poll" | "ppoll" | "epoll_wait" | "epoll_pwait"
-        | "epoll_pwait2" | "epoll_ctl" => "select",
-        "accept" | "accept4" => "accept",
-        "read" | "readv" | "pread64" | "preadv" | "preadv2" | "recvfrom" | "recvmsg" => "read",
-        "write" | "writev" | "sendto" | "sendmsg" | "sendmmsg" | "sendfile" | "sendfile64"
-        | "splice" => "write",
-        "open" | "openat" | "openat2" => "open",
-        "close" | "shutdown" => "close",
-        _ => OTHER,
-    }
+    let call = call.split('.').next().unwrap_or(call);
+    let has = |calls: &String| calls.split_whitespace().any(|one| one == call);
+    let known = PLACES.into_iter().find(|place| TABLES["calls"].get(*place).is_some_and(has));
+    known.unwrap_or(OTHER)
 }
 
 #[cfg(test)]
