@@ -4,6 +4,7 @@
 //! busy machine; limits of time are suspected, not proven.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
+use regatta_lab_core::claims::KNOWN;
 use regatta_testkit::executables;
 use regatta_testkit::folder::Folder;
 use regatta_testkit::skips::skip;
@@ -25,15 +26,14 @@ fn the_lab_knows_the_variants() {
         axes.sort_unstable();
         axes
     };
-    for (name, architecture, sets) in regatta_lab_core::claims::VARIANTS {
-        let mut expected = axes(architecture);
-        expected.retain(|(key, _)| sets.iter().all(|(set, _)| set != key));
-        expected.extend(sets);
+    for (name, variant) in &KNOWN.variants {
+        let mut expected = axes(&variant.architecture);
+        expected.retain(|(key, _)| !variant.sets.contains_key(*key));
+        expected.extend(variant.sets.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         expected.sort_unstable();
         assert_eq!(axes(name), expected, "{name}");
     }
-    let is_variant =
-        |name: &str| regatta_lab_core::claims::VARIANTS.iter().any(|(one, ..)| *one == name);
+    let is_variant = |name: &str| KNOWN.variants.contains_key(name);
     for one in regatta_arch::presets::ARCHITECTURES {
         let blocks = one.axes.contains(&("event.send", "blocking"));
         assert_eq!(blocks, is_variant(one.name), "{}", one.name);
@@ -46,9 +46,8 @@ fn the_lab_knows_the_pollers() {
     for one in regatta_arch::presets::ARCHITECTURES {
         let mut axes = one.axes.iter();
         let set = axes.find(|(key, _)| ["event.poller", "fiber.poller"].contains(key));
-        let known = regatta_lab_core::claims::POLLERS.iter().find(|(name, _)| *name == one.name);
-        let [set, known] = [set, known].map(|found| found.map(|(_, call)| *call));
-        assert_eq!(known, set, "{}", one.name);
+        let known = KNOWN.pollers.get(one.name).map(String::as_str);
+        assert_eq!(known, set.map(|(_, call)| *call), "{}", one.name);
     }
 }
 

@@ -9,6 +9,9 @@ use crate::journal::Run;
 use crate::record::{Cell, Record};
 pub(crate) use crate::stats::Blocks;
 use crate::stats::{BLOCKS_MIN, count, median, peak, with};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// How far a level may lie from the multiple that a claim names, as a share.
 const NEAR: f64 = 0.12;
@@ -48,90 +51,49 @@ pub(crate) type Found<T> = Result<T, String>;
 
 pub(crate) const ARCHITECTURE: &str = "server.architecture";
 
-/// An option of a target as the server takes it when nothing is said.
-const DEFAULTS: [(&str, &str); 12] = [
-    (ARCHITECTURE, "symped"),
-    ("adapt.completions", "spin"),
-    ("adapt.rule", "queue"),
-    ("amped.pass_descriptors", "true"),
-    ("event.poller", "epoll"),
-    ("event.send", "nonblocking"),
-    ("event.pin", "none"),
-    ("shared.lock", "two-tier"),
-    ("accept.count", "0"),
-    ("accept.backlog", "1024"),
-    ("watpipe.share", "queue"),
-    ("watpipe.pin_pollers", "false"),
-];
+/// The file `assets/options.toml`.
+#[derive(Debug, Deserialize)]
+pub struct KnownOptions {
+    fibers: Vec<String>,
+    defaults: BTreeMap<String, String>,
+    pub pollers: BTreeMap<String, String>,
+    pub variants: BTreeMap<String, Variant>,
+}
 
-/// Names that stand for another architecture with these options.
-pub const VARIANTS: [Variant; 3] = [
-    ("symped-b", "symped", &BLOCKING),
-    ("shared-symped-b", "shared-symped", &BLOCKING),
-    ("watpipe5-b", "watpipe5", &BLOCKING_WRITERS),
-];
-const BLOCKING_WRITERS: [(&str, &str); 3] =
-    [("event.send", "blocking"), ("limits.connections_max", "80000"), ("watpipe.writers", "200")];
-const BLOCKING: [(&str, &str); 8] = [
-    ("event.processes", "100"),
-    ("event.send", "blocking"),
-    ("accept.eager_read", "false"),
-    ("accept.events_per_accept", "0"),
-    ("accept.when_full", "pause"),
-    ("cache.inactive_ms", "never"),
-    ("cache.revalidate_ms", "never"),
-    ("content.precompressed", "false"),
-];
+/// An architecture, and what a name that stands for it sets there.
+#[derive(Debug, Deserialize)]
+pub struct Variant {
+    pub architecture: String,
+    pub sets: BTreeMap<String, String>,
+}
 
-/// A name, the architecture, and what it sets there.
-pub type Variant = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+pub static KNOWN: LazyLock<KnownOptions> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../assets/options.toml")).expect("a test reads it")
+});
 
 /// What an option of a target is; empty where it is not said and has no default here.
 pub(crate) fn option<'t>(target: &'t Target, key: &str) -> &'t str {
     let named = target.config.get(ARCHITECTURE);
-    let variant = named.and_then(|named| VARIANTS.iter().find(|(name, ..)| name == named));
-    if let Some((_, architecture, sets)) = variant {
+    if let Some(variant) = named.and_then(|named| KNOWN.variants.get(named)) {
         if key == ARCHITECTURE {
-            return architecture;
+            return &variant.architecture;
         }
-        let set = sets.iter().find(|(known, _)| *known == key);
-        if let Some((_, value)) = set.filter(|_| !target.config.contains_key(key)) {
+        let is_said = target.config.contains_key(key);
+        if let Some(value) = variant.sets.get(key).filter(|_| !is_said) {
             return value;
         }
     }
-    let usual = || DEFAULTS.iter().find(|(known, _)| *known == key).map_or("", |(_, value)| value);
+    let usual = || KNOWN.defaults.get(key).map_or("", String::as_str);
     target.config.get(key).map_or_else(usual, String::as_str)
 }
-
-/// Architectures that wait by another call than epoll unless an option says so, and the call.
-pub const POLLERS: [(&str, &str); 16] = [
-    ("flash-1999", "select"),
-    ("flash-linux", "select"),
-    ("knot-c", "poll"),
-    ("knot-nb", "poll"),
-    ("knot-b", "poll"),
-    ("watpipe4", "select"),
-    ("haboob-2002", "poll"),
-    ("cohort-sandstorm", "poll"),
-    ("accept1", "select"),
-    ("acceptinf", "select"),
-    ("accept25", "select"),
-    ("accept25+$", "select"),
-    ("eager", "select"),
-    ("eager+full", "select"),
-    ("eager+close", "select"),
-    ("cm", "select"),
-];
-/// Architectures of user threads, whose schedulers wait.
-const FIBERS: [&str; 5] = ["knot-c", "knot-nb", "knot-b", "means", "means-steal"];
 
 /// Call by which a target waits for events: `epoll`, `poll` or `select`.
 pub(crate) fn poller(target: &Target) -> &str {
     let architecture = target.config.get(ARCHITECTURE).map_or("", String::as_str);
-    let usual = POLLERS.iter().find(|(name, _)| *name == architecture);
-    let key = if FIBERS.contains(&architecture) { "fiber.poller" } else { "event.poller" };
-    let set = target.config.get(key).map(String::as_str);
-    set.unwrap_or_else(|| usual.map_or("epoll", |(_, call)| call)).trim_end_matches("-edge")
+    let usual = KNOWN.pollers.get(architecture).map_or("epoll", String::as_str);
+    let is_fiber = KNOWN.fibers.iter().any(|one| one == architecture);
+    let key = if is_fiber { "fiber.poller" } else { "event.poller" };
+    target.config.get(key).map_or(usual, String::as_str).trim_end_matches("-edge")
 }
 
 /// Targets that differ in one option alone, with their values of it.

@@ -18,7 +18,7 @@ mod shown;
 use crate::experiment::claim_row::Resource;
 pub use crate::experiment::claim_row::{CLAIMS, Claim};
 pub(crate) use derived::is_counted;
-pub use evidence::{POLLERS, VARIANTS, Variant};
+pub use evidence::{KNOWN, KnownOptions, Variant};
 pub(crate) use looks::{Growth, next_look};
 pub(crate) use on_paper::on_paper;
 
