@@ -19,7 +19,7 @@ const HOOKED: &str = "regatta-sys";
 const SUITE: &str = "conformance";
 /// Tests of the suite that run at once, per processor: most wait for a server, which waits for a
 /// deadline. With one test a processor is idle for nine tenths of the suite.
-const SUITE_PER_PROCESSOR: usize = 8;
+const SUITE_PER_PROCESSOR: usize = 6;
 /// The same of other programs of tests.
 const OTHERS_PER_PROCESSOR: usize = 1;
 /// Other programs of tests that run at once.
