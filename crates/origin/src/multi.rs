@@ -669,7 +669,7 @@ impl<F> Streams<F> {
     /// True if a body is longer than its window, and the window has fewer than `bytes`.
     pub(crate) fn is_short(&self, at: Slot, bytes: i64) -> bool {
         let stream = self.get(at);
-        let reads = matches!(stream.stage, Stage::Loads(_) | Stage::Reopens(_) | Stage::Retries);
+        let reads = self.loads(at) || stream.stage == Stage::Retries;
         let body = i64::try_from(stream.rest() - stream.head_bytes()).unwrap_or(i64::MAX);
         (reads || stream.stage == Stage::Sends) && stream.window < bytes.min(body)
     }
@@ -677,11 +677,7 @@ impl<F> Streams<F> {
     /// The number of streams whose body is longer than its window, where that has fewer than
     /// `bytes`, and not none.
     pub(crate) fn short_windows(&self, bytes: i64) -> u32 {
-        let mut short = self.in_use();
-        for at in self.in_use().places() {
-            short.set(at, self.get(at).window > 0 && self.is_short(at, bytes));
-        }
-        short.len()
+        self.in_use().filter(|at| self.get(at).window > 0 && self.is_short(at, bytes)).len()
     }
 
     /// True if a body has a window of its own, and needs that of the connection.

@@ -39,8 +39,7 @@ impl<F> Streams<F> {
 
     /// Streams with a part in memory.
     fn loaded_parts(&self) -> u32 {
-        let parts = self.heads.places().filter(|at| self.get(*at).loaded_bytes() > 0);
-        u32::try_from(parts.count()).unwrap_or(u32::MAX)
+        self.heads.filter(|at| self.get(at).loaded_bytes() > 0).len()
     }
 
     /// The bytes of the next read, which are also as many as its buffer needs; 0 if there is none.

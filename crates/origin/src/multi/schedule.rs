@@ -58,6 +58,14 @@ impl Slots {
         Self(self.0 & !other.0)
     }
 
+    /// The places for which this is so.
+    pub(crate) fn filter(mut self, mut is_so: impl FnMut(Slot) -> bool) -> Self {
+        for at in self.places() {
+            self.set(at, is_so(at));
+        }
+        self
+    }
+
     /// The first place that is not in the set.
     pub(crate) fn first_vacant(self) -> Option<Slot> {
         Self(!self.0).first()

@@ -23,6 +23,24 @@ fn rig() -> Rig {
     Rig::new(|_| {})
 }
 
+/// A client that permits no bytes of `big.bin`. Its file is closed if the rig has none to spare.
+fn stalled(rig: &Rig) -> Client<'_> {
+    let mut client = rig.open(&[(WINDOW, 0)]);
+    client.get(1, "/big.bin");
+    assert_eq!(heads(&client.take()), [1]);
+    client
+}
+
+/// Stream 1 has been reset in its body, and the connection serves others.
+fn ends_alone(client: &mut Client<'_>, rig: &Rig) {
+    assert_eq!(client.take(), [Got::Reset(1, ErrorCode::INTERNAL_ERROR)]);
+    client.get(3, "/a.txt");
+    client.send(&window(3, 10));
+    assert_eq!(response(&client.take(), 3), content(10));
+    let outcomes: Vec<_> = rig.log.0.borrow().iter().map(|record| record.2).collect();
+    assert_eq!(outcomes, [ReplyOutcome::Truncated, ReplyOutcome::Complete]);
+}
+
 fn settings(settings: &[(SettingId, u32)]) -> Vec<u8> {
     let mut bytes = vec![];
     write_settings(&mut bytes, settings);
@@ -290,17 +308,10 @@ fn several_files_share_the_windows() {
 #[test]
 fn a_read_that_brings_too_little_ends_its_stream_alone() {
     let rig = rig();
-    let mut client = rig.open(&[(WINDOW, 0)]);
-    client.get(1, "/big.bin");
-    assert_eq!(heads(&client.take()), [1]);
+    let mut client = stalled(&rig);
     rig.file("big.bin").truncate(1_000);
     client.send(&window(1, 65_535));
-    assert_eq!(client.take(), [Got::Reset(1, ErrorCode::INTERNAL_ERROR)]);
-    client.get(3, "/a.txt");
-    client.send(&window(3, 10));
-    assert_eq!(response(&client.take(), 3), content(10));
-    let outcomes: Vec<_> = rig.log.0.borrow().iter().map(|record| record.2).collect();
-    assert_eq!(outcomes, [ReplyOutcome::Truncated, ReplyOutcome::Complete]);
+    ends_alone(&mut client, &rig);
     assert_eq!((rig.count(Counter::Replies), rig.count(Counter::RepliesCut)), (1, 1));
 }
 
