@@ -51,6 +51,18 @@ fn the_lab_knows_the_pollers() {
     }
 }
 
+/// Claims on user threads find them by their way to send files.
+#[test]
+fn the_lab_knows_the_user_threads() {
+    for (name, knot) in &KNOWN.knots {
+        let found = regatta_arch::presets::find(name).expect("an architecture");
+        let set = |key: &str| found.axes.iter().find(|axis| axis.0 == key).map(|axis| axis.1);
+        assert_eq!(set("fiber.send").unwrap_or("inline"), knot.send, "{name}");
+        assert_eq!(set("fiber.helpers"), Some(&*knot.helpers.to_string()), "{name}");
+    }
+    assert_eq!(KNOWN.knots.len(), 3);
+}
+
 const PATIENCE: Duration = Duration::from_secs(120);
 const LAB: &str = env!("CARGO_BIN_EXE_regatta-lab");
 

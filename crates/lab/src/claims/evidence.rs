@@ -57,7 +57,15 @@ pub struct KnownOptions {
     fibers: Vec<String>,
     defaults: BTreeMap<String, String>,
     pub pollers: BTreeMap<String, String>,
+    pub knots: BTreeMap<String, Knot>,
     pub variants: BTreeMap<String, Variant>,
+}
+
+/// User threads: their way to send files, and the number of their helpers.
+#[derive(Debug, Deserialize)]
+pub struct Knot {
+    pub send: String,
+    pub helpers: u32,
 }
 
 /// An architecture, and what a name that stands for it sets there.

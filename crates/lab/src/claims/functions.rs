@@ -4,7 +4,8 @@
 use super::curves::{Curves, Side};
 use super::derived::waits;
 use super::evidence::{
-    ARCHITECTURE, BEHIND, Evidence, Family, Found, ONLY_MAX, Shown, number, option, percent, show,
+    ARCHITECTURE, BEHIND, Evidence, Family, Found, KNOWN, Knot, ONLY_MAX, Shown, number, option,
+    percent, show,
 };
 use super::shown::{Asked, Part, all_among, any};
 use super::{Finding, Verdict};
@@ -60,16 +61,14 @@ pub(super) fn events<'a>(run: &Evidence<'a>) -> Found<Vec<&'a Target>> {
     if all.is_empty() { Err("an event-driven server".to_owned()) } else { Ok(all) }
 }
 
-/// How the user threads of a name send files, and with how many helpers.
-const KNOTS: [(&str, &str, u32); 3] =
-    [("knot-b", "blocking", 100), ("knot-c", "inline", 100), ("knot-nb", "try-first", 25)];
+fn knot(target: &Target) -> Option<&'static Knot> {
+    KNOWN.knots.get(option(target, ARCHITECTURE))
+}
 
 /// The arms with a user thread for each connection that send files so.
 pub(super) fn sending<'a>(run: &Evidence<'a>, how: &str) -> Vec<&'a Target> {
-    let usual = |one: &Target| {
-        let known = KNOTS.iter().find(|(name, ..)| *name == option(one, "server.architecture"))?;
-        Some(one.config.get("fiber.send").map_or(known.1, String::as_str) == how)
-    };
+    let usual =
+        |one: &Target| Some(one.config.get("fiber.send").unwrap_or(&knot(one)?.send) == how);
     run.regattas().filter(|one| usual(one) == Some(true)).collect()
 }
 
@@ -81,8 +80,7 @@ pub(super) fn sends<'a>(run: &Evidence<'a>, how: &str) -> Found<&'a Target> {
 
 /// How many helpers the user threads of an arm have.
 pub(super) fn helpers(target: &Target) -> u32 {
-    let known = KNOTS.iter().find(|(name, ..)| *name == option(target, "server.architecture"));
-    let usual = known.map_or(0, |(_, _, helpers)| *helpers);
+    let usual = knot(target).map_or(0, |knot| knot.helpers);
     target.config.get("fiber.helpers").map_or(usual, |said| said.parse().unwrap_or(usual))
 }
 
