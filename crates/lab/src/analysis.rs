@@ -42,8 +42,8 @@ pub struct Analysis {
     pub blocks: (u32, u32),
     /// Trials that count, and those that do not.
     pub trials: (usize, usize),
-    /// Each arm with its trials that count, and all of its attempts: an arm of which more are left
-    /// out than of others is compared by its better ones.
+    /// Each arm with its trials that count, and all of its attempts: an arm with more that are left
+    /// out than others is compared by its better ones.
     #[serde(default)]
     pub validity: BTreeMap<String, (usize, usize)>,
     pub answer: String,

@@ -105,7 +105,7 @@ fn check_manifest(path: &str, text: &str, page: &str) -> Vec<Violation> {
     let dependencies = dependencies(&manifest);
     let asks = dependencies.iter().any(|(kind, name)| asks_for_hooks(&manifest, kind, name))
         || text.contains(&format!("/{HOOKS}"));
-    // Nobody installs xtask; its features are those of the tests (xtask/Cargo.toml).
+    // xtask is not installed; its features are those of the tests (xtask/Cargo.toml).
     if asks && folder != "xtask" {
         let message = format!("`{folder}` may have `{HOOKS}` for its tests only");
         found.push(Violation::new(path, 0, message));

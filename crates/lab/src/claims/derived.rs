@@ -87,10 +87,10 @@ fn disk_wait(run: &Evidence<'_>, target: &Target) -> Found<f64> {
     run.middle(what, &run.top(&target.name)?, waiting(run))
 }
 
-/// Below this share nobody waits for a disk.
+/// Below this share no process waits for a disk.
 const WAITS: f64 = 0.02;
 
-/// The most that processes of any arm wait for the disk; an error if nobody does.
+/// The most that processes of any arm wait for the disk; an error if none does.
 pub(super) fn waits(run: &Evidence<'_>) -> Found<f64> {
     let of = |target: &Target| disk_wait(run, target).ok();
     let most = run.regattas().filter_map(of).fold(0.0, f64::max);
@@ -105,7 +105,7 @@ pub(super) fn waits(run: &Evidence<'_>) -> Found<f64> {
     Ok(most)
 }
 
-/// An error if anybody waits for a disk.
+/// An error if a process waits for a disk.
 pub(super) fn needs_cached(run: &Evidence<'_>) -> Found<()> {
     match waits(run) {
         Ok(share) => {

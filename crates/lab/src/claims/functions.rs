@@ -21,12 +21,12 @@ pub(super) fn blocks(target: &Target) -> bool {
     option(target, "event.send") == "blocking"
 }
 
-/// How many processes it has; one if it does not say.
+/// Number of its processes; one if it does not say.
 pub(super) fn processes(target: &Target) -> u32 {
     option(target, "event.processes").parse().map_or(1, |processes: u32| processes.max(1))
 }
 
-/// How many connections it takes; all if it does not say.
+/// Number of connections that it takes; all if it does not say.
 pub(crate) fn cap(target: &Target) -> u32 {
     option(target, "limits.connections_max").parse().unwrap_or(u32::MAX)
 }
@@ -78,7 +78,7 @@ pub(super) fn sends<'a>(run: &Evidence<'a>, how: &str) -> Found<&'a Target> {
     first.ok_or_else(|| format!("user threads with fiber.send={how} (Knot)"))
 }
 
-/// How many helpers the user threads of an arm have.
+/// Number of helpers of an arm's user threads.
 pub(super) fn helpers(target: &Target) -> u32 {
     let usual = knot(target).map_or(0, |knot| knot.helpers);
     target.config.get("fiber.helpers").map_or(usual, |said| said.parse().unwrap_or(usual))
@@ -86,7 +86,7 @@ pub(super) fn helpers(target: &Target) -> u32 {
 
 /// More connections dropped than this share of requests is dropping.
 const DROPS: f64 = 0.001;
-/// So large a part of the cells has to be sure.
+/// The part of the cells that has to be sure.
 const SURE: f64 = 0.75;
 
 /// The kernel drops connections exactly when replies fall behind requests.
@@ -158,7 +158,7 @@ pub(super) fn index(run: &Evidence<'_>, cell: &Cell, items: &[model::Item]) -> F
     Ok(found)
 }
 
-/// What blocking reads is what whole files evicted one by one would cost; non-blocking reads more.
+/// Blocking reads what whole files evicted one by one would cost; non-blocking reads more.
 pub(super) fn s8b(run: &Evidence<'_>) -> Found<Finding> {
     let items = model::items(&run.run.experiment.workload)
         .ok_or("a workload whose popularity is known (a SPECweb99-like preset)")?;
@@ -191,7 +191,7 @@ fn copies<'a>(run: &Evidence<'a>) -> Found<(Family<'a>, Places<'a>)> {
     Ok((family, places(&all)?))
 }
 
-/// What of a run's cells has each number of processors.
+/// A run's cells by their number of processors.
 fn places<'a>(all: &Evidence<'a>) -> Found<Places<'a>> {
     let (path, levels) = all.levels(PROCESSORS)?;
     let place = |level: &'a String| Some((level.parse().ok()?, all.with(path, level)));
@@ -283,7 +283,7 @@ pub(super) fn g8(run: &Evidence<'_>) -> Found<Finding> {
     let places = places(&Evidence::everywhere(run.run))?;
     let ((few, alone), (many, all)) = (&places[0], &places[places.len() - 1]);
     let ([one], [whole]) = (alone.tops([arm])?, all.tops([arm])?);
-    // Nobody is served while memory streams, so that whose processors they are does not matter.
+    // No client is served while memory streams, so that whose processors they are does not matter.
     let enough = match *many {
         4.. => Ok(()),
         have => Err(format!("4 processors: there are {have}")),
@@ -307,7 +307,7 @@ fn spread(means: impl Iterator<Item = f64> + Clone) -> f64 {
     means.clone().fold(f64::NEG_INFINITY, f64::max) - means.fold(f64::INFINITY, f64::min)
 }
 
-/// How far the kernel reads ahead decides more than the server does.
+/// The kernel's read-ahead decides more than the server does.
 pub(super) fn s16(run: &Evidence<'_>) -> Found<Finding> {
     let (path, levels) = run.levels("environment.disk.read_ahead_kb")?;
     let arms: Vec<&str> = run.regattas().map(|target| target.name.as_str()).collect();
@@ -385,10 +385,10 @@ fn smaller(places: [(Evidence<'_>, &str); 2], arm: &str, all: &[&str]) -> Found<
     Ok(any(&asked))
 }
 
-/// How far a prediction may be off.
+/// The most that a prediction may be off.
 const WITHIN: f64 = 0.15;
 
-/// What the calculator says, and what was measured, of one thing after the other.
+/// The calculator's number and the measured one, for one thing after the other.
 #[derive(Default)]
 struct Predictions {
     told: Vec<String>,
@@ -541,7 +541,7 @@ pub(super) fn p1(run: &Evidence<'_>) -> Found<Finding> {
     Ok(Finding::all(all.told.join("; "), why, &all.asked).without(missing))
 }
 
-/// How far Little's law may be off what a cap allows, and one number of workers from another.
+/// The most that Little's law may be off what a cap allows, and one number of workers from another.
 const WITHIN_CAP: f64 = 0.1;
 
 /// A cap limits throughput to what Little's law says, with however many workers.
@@ -618,10 +618,10 @@ pub(super) fn e19(run: &Evidence<'_>) -> Found<Finding> {
 
 /// By so much the best versions may differ.
 const APART: f64 = 0.1;
-/// So many options of one server may vary: memory and processors may, too.
+/// The most options of one server that may vary: memory and processors may, too.
 const OWN_MAX: usize = ONLY_MAX - 2;
 
-/// One server under one setting of its options that vary.
+/// A server under a setting of its options that vary.
 #[derive(Clone, Debug)]
 struct Version<'a> {
     target: &'a Target,
@@ -660,7 +660,7 @@ impl<'a> Version<'a> {
         self.target.name.clone() + &own.collect::<String>()
     }
 
-    /// It alone, among the cells that `run` looks at.
+    /// This server alone, among the cells that `run` looks at.
     fn side(&self, run: &Evidence<'a>) -> Side<'a, 'a> {
         let own = self.own.iter().fold(*run, |run, &(path, level)| run.with(path, level));
         (own, self.target.name.as_str())

@@ -105,7 +105,7 @@ impl Growth {
 }
 
 impl Judged {
-    /// The verdict as people read it, with what hides it where it cannot be told.
+    /// The verdict as people read it, and what hides an open one.
     pub fn verdict_words(&self) -> &'static str {
         match (self.verdict, &self.open) {
             (Verdict::Holds, _) => "holds",
@@ -129,7 +129,7 @@ impl Judged {
         [says, ended(format!("Seen: {seen}")), ended(self.settles())]
     }
 
-    /// What would settle the claim; of a settled one, what did.
+    /// The measurement that would settle the claim; of a settled one, the one that did.
     fn settles(&self) -> String {
         match &self.open {
             None => {

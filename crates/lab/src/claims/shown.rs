@@ -28,7 +28,7 @@ impl Shown {
         Some(Self::from(Located::sampled(share, samples)?.into(), false))
     }
 
-    /// Of a pair from each block, as a ratio; None below four.
+    /// A pair from each block, as a ratio; None below four.
     pub(crate) fn ratio(pairs: &[(f64, f64)]) -> Option<Self> {
         Some(Self::from(located_ratio(pairs)?.into(), true))
     }

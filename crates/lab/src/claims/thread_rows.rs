@@ -12,7 +12,7 @@ use crate::record::Cell;
 use Verdict::{CannotTell as Cannot, Fails, Holds};
 use std::sync::OnceLock;
 
-/// As in table 1 and figure 7: user threads are behind events.
+/// User threads are behind events, as in table 1 and figure 7.
 fn as_measured(arm: &str, rate: f64, _: &Cell) -> Numbers {
     let most = match arm {
         "knot-c" => 0.74,

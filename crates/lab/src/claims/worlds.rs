@@ -384,7 +384,7 @@ fn at_each_rate(experiment: &Experiment, one: &Comparison) -> Vec<Comparison> {
     here.map(|rate| Comparison { at: RatePlace::Near(rate), ..one.clone() }).collect()
 }
 
-/// Parts of a row, all of which have to be so: of each its candidates, one of which has to be.
+/// Parts of a row, which all have to be so. Each has candidates, and one of them has to be so.
 fn parts_of(experiment: &Experiment, row: &ClaimRow) -> Vec<Vec<Vec<Comparison>>> {
     let mut parts = Vec::new();
     for ask in &row.asks {

@@ -34,7 +34,7 @@ pub(super) struct Service<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn<T> {
     Serves(Service<T>),
-    /// It stays where it is until then, ns, or until another request comes.
+    /// End of its pause, ns; another request may end it before.
     Pauses(u64),
     Idles,
 }
@@ -489,7 +489,7 @@ mod tests {
         Waiting { tag, offset, bytes, came_ns }
     }
 
-    /// What a head serves now; None: nothing.
+    /// The request that a head serves now; None: nothing.
     fn take(model: &mut Model<u32>, head: usize, now_ns: u64) -> Option<Service<u32>> {
         match model.take(head, now_ns) {
             Turn::Serves(service) => Some(service),

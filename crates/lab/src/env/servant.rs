@@ -147,10 +147,10 @@ pub(super) struct Entry {
     pub(super) network_of: Option<u32>,
     /// The process whose mounts it sees.
     pub(super) mounts_of: Option<u32>,
-    /// Where it may run; empty: anywhere.
+    /// Processors on which it may run; empty: any.
     pub(super) cpus: Vec<usize>,
     pub(super) nice: i32,
-    /// Its real-time priority; 0: none.
+    /// Real-time priority; 0: none.
     pub(super) realtime: u32,
 }
 

@@ -456,7 +456,7 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
     Ok(found)
 }
 
-/// What stands in for the simulated disk where FUSE or loop devices are not allowed.
+/// The replacement of the simulated disk where FUSE or loop devices are not allowed.
 pub(crate) const STAND_IN: &str = "instead regatta's servers simulate one in their own process, \
                                    and what is measured is labelled simulated-in-process";
 
@@ -465,7 +465,7 @@ pub(crate) const STAND_IN: &str = "instead regatta's servers simulate one in the
 pub struct Lack {
     pub part: String,
     pub needs: String,
-    /// What can be done instead; empty: nothing.
+    /// A way to do without; empty: none.
     pub instead: String,
 }
 

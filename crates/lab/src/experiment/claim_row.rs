@@ -95,7 +95,7 @@ pub enum Compared {
     /// Best peak of some arms over the best peak of others.
     Peak([Vec<String>; 2]),
     Ratio(ArmNumber, [ArmAt; 2]),
-    /// As `Ratio`, tested as a difference: the second number may be 0.
+    /// Like `Ratio`, tested as a difference: the second number may be 0.
     Times(ArmNumber, [ArmAt; 2]),
     Value(ArmNumber, ArmAt),
     /// Peak at the highest level of a factor over that at the lowest: of one arm over another.

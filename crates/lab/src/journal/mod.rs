@@ -364,7 +364,7 @@ impl Run {
     /// The name under which [`Run::asked`] has the calibrated rate.
     pub(crate) const UNIT: &str = "what 1x is, requests per second";
 
-    /// What was asked for, by the experiment's own keys.
+    /// Settings that were asked for, by the experiment's own keys.
     pub(crate) fn asked(&self) -> BTreeMap<String, String> {
         let experiment = &self.experiment;
         let mut all = BTreeMap::new();

@@ -73,10 +73,10 @@ pub(crate) fn numbers<const COUNT: usize>(all: [(&str, f64); COUNT]) -> Numbers 
 /// How far apart the server's and the client's processors were before a trial and after it.
 pub(crate) const APART: [&str; 2] = ["core_to_core_ns", "core_to_core_after_ns"];
 
-/// What is added to the baseline's name in the arm that runs it a second time.
+/// Addition to the baseline's name in the arm that runs it a second time.
 pub const AGAIN: &str = " (again)";
 
-/// One arm at one setting of the factors.
+/// An arm at a setting of the factors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cell {
     /// The target's name, for the second baseline with [`AGAIN`].
@@ -91,7 +91,7 @@ impl Cell {
         format!("{} {}", self.arm, levels(self)).trim_end().to_owned()
     }
 
-    /// Its levels that concern everybody.
+    /// The levels that concern all arms.
     pub(crate) fn setting(&self) -> Vec<(&String, &String)> {
         self.levels.iter().filter(|(path, _)| target_option(path).is_none()).collect()
     }
@@ -123,10 +123,10 @@ pub(crate) fn target_option(path: &str) -> Option<(&str, &str)> {
 /// The papers that have such rules: their name in results, and their mark.
 pub const PAPERS: [(&str, &str); 2] = [("eurosys07", "[E]"), ("systor12", "[S]")];
 
-/// What one paper's rules say of a trial.
+/// The judgement of a paper's rules on a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ruled {
-    /// One of [`PAPERS`].
+    /// A name of [`PAPERS`].
     pub paper: String,
     /// The rules that it breaks; empty: the paper would have published it.
     pub broken: Vec<Broken>,
@@ -143,7 +143,7 @@ pub struct Broken {
     pub last: String,
 }
 
-/// What is kept of the rulings of a load, whose breaches can be a thousand.
+/// The part of a load's rulings that is kept: breaches can be a thousand.
 pub(crate) fn kept(rulings: &[Ruling]) -> Vec<Ruled> {
     rulings
         .iter()
@@ -171,7 +171,7 @@ pub(crate) fn kept(rulings: &[Ruling]) -> Vec<Ruled> {
 pub(crate) mod tests {
     use super::*;
 
-    /// What a load says that breaks these rules of a paper, in these words.
+    /// A load's output that breaks these rules of a paper, in these words.
     pub(crate) fn ruled(paper: &str, breaches: &[&str]) -> Vec<Ruled> {
         let breaches = breaches.iter().map(|breach| (*breach).to_owned()).collect();
         kept(&[Ruling { paper: paper.to_owned(), breaches }])

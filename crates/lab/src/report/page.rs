@@ -144,7 +144,7 @@ fn effect_words(row: &EffectRow) -> String {
 /// Makes the figures of a kind; none where the run has no numbers for them.
 type Maker = fn(&Report<'_>) -> Vec<Figure>;
 
-/// One line each. Within a section figures stand in this order.
+/// A line each. Within a section figures stand in this order.
 const MAKERS: &[Maker] = &[
     goodput::figures,
     goodput::times,
@@ -416,7 +416,7 @@ impl Report<'_> {
         rows
     }
 
-    /// What its numbers are labelled with, and why; None: nothing.
+    /// Label of its numbers, and the reason; None: none.
     pub(super) fn label(&self) -> Option<String> {
         let label = self.run.manifest.label.as_ref()?;
         Some(format!("{label}: {}", STANDS_IN))

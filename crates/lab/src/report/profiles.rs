@@ -22,7 +22,7 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     figures
 }
 
-/// Columns that can still be read beside each other.
+/// The most columns that can be read next to each other.
 const COLUMNS_MAX: usize = 24;
 
 /// The shares of a profile's samples by place; none without stacks.
@@ -230,14 +230,14 @@ impl Report<'_> {
     }
 }
 
-/// What a profile is called: its arm, with the levels where there are others of that arm.
+/// Name of a profile: its arm, with the levels where there are others of that arm.
 fn label(one: &Profile, all: &[Profile]) -> String {
     let same = all.iter().filter(|other| other.cell.arm == one.cell.arm).count();
     let levels = if same > 1 { crate::record::levels(&one.cell) } else { String::new() };
     format!("{} {levels}", one.cell.arm).trim_end().to_owned()
 }
 
-/// What is to be known of profiles, each once.
+/// Remarks on profiles, each once.
 fn notes(profiles: &[Profile]) -> String {
     let mut notes: Vec<String> = Vec::new();
     let missing = profiles.iter().filter(|one| one.source == Source::Counters);

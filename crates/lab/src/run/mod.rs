@@ -350,7 +350,7 @@ fn remove_partial(directory: &Path) {
     }
 }
 
-/// What [`perform`](perform) needs besides the experiment.
+/// Input of [`perform`](perform) besides the experiment.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
     pub programs: &'a OwnPrograms,
@@ -364,7 +364,7 @@ pub struct Options<'a> {
     pub more: &'a More<'a>,
 }
 
-/// How many blocks a run is to have, of what it has.
+/// Number of blocks that a run is to have, by what it has.
 pub type More<'a> = dyn Fn(&mut Run) -> Result<Option<u32>, String> + 'a;
 
 impl std::fmt::Debug for Options<'_> {
@@ -384,7 +384,7 @@ pub struct Progress<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Done,
-    /// It was told to stop; what it has is usable, and the same command goes on.
+    /// The run was stopped; what it has is usable, and the same command continues.
     Interrupted,
 }
 

@@ -218,7 +218,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Instant;
 
-    /// What a terminal was given: text, and the word for a line that was cleared.
+    /// Output to a terminal: text, and the word for a line that was cleared.
     #[derive(Clone, Debug, Default)]
     struct Terminal(Arc<Mutex<Vec<String>>>);
 

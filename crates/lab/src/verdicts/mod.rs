@@ -263,7 +263,7 @@ mod tests;
 pub(super) struct Pool {
     /// The latest, with the blocks of all.
     pub(super) run: Run,
-    /// Which runs they are, from 1.
+    /// Numbers of the runs, from 1.
     pub(super) numbers: Vec<usize>,
     judged: Vec<Judged>,
 }
@@ -291,7 +291,7 @@ impl Pool {
     }
 }
 
-/// Runs by what was asked of which machine, each group as one.
+/// Runs by their settings and machine, each group as one.
 pub(super) fn pools(runs: Vec<Run>) -> Vec<Pool> {
     let mut groups: BTreeMap<Vec<String>, Vec<(usize, Run)>> = BTreeMap::new();
     for (at, run) in runs.into_iter().enumerate() {
@@ -300,8 +300,8 @@ pub(super) fn pools(runs: Vec<Run>) -> Vec<Pool> {
     groups.into_values().filter_map(Pool::of).collect()
 }
 
-/// What runs have to have alike to be one sample. How many blocks, in which order and by which
-/// build need not be: the builds are named.
+/// Facts that runs have to have alike to be one sample. Blocks, their order and the build may
+/// differ: the builds are named.
 fn alike(run: &Run, at: usize) -> Vec<String> {
     let mut all = run.asked();
     for own in [Run::UNIT, "measure.blocks", "measure.seed"] {

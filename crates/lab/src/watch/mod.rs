@@ -355,12 +355,12 @@ fn read(counter: &mut Counter) -> Option<f64> {
     Some(if running > 0.0 { counted * enabled / running } else { 0.0 })
 }
 
-/// The counters that are told of each stage, as `STAGE.COUNTER`.
+/// The counters of each stage that are kept, as `STAGE.COUNTER`.
 const STAGE_COUNTERS: &str = "queue_puts queue_takes queue_visits queue_wait_ns queue_len_max \
     queue_wakes queue_refused merges stage_ns stage_refused decisions decisions_changed \
     barrier_batches barrier_ns threads_busy_ns threads_idle_ns threads_open_max";
 
-/// What the threads of each stage have taken from its queues, by stage and slot.
+/// Items that the threads of each stage have taken from its queues, by stage and slot.
 type Takes = BTreeMap<String, BTreeMap<u64, f64>>;
 
 /// The slots of stages in what `regatta top` says: name, slot, counters.
@@ -383,7 +383,7 @@ fn stage_counters(top: &Value) -> Numbers {
     all
 }
 
-/// What the threads of all stages have taken. Queues are counted in slots without threads.
+/// Items that the threads of all stages have taken. Queues are counted in slots without threads.
 fn stage_takes(top: &Value) -> Takes {
     let mut all = Takes::new();
     for (stage, slot, counters) in stage_slots(top) {
@@ -395,8 +395,8 @@ fn stage_takes(top: &Value) -> Takes {
     all
 }
 
-/// How unevenly the threads of each stage shared what it took (`STAGE.spread`): the standard
-/// deviation of what each took, over the mean. Of stages with several slots of threads alone.
+/// Unevenness among the threads of each stage (`STAGE.spread`): the standard deviation of the
+/// items that each took, over the mean. Stages with several slots of threads alone have it.
 fn spreads(before: &Takes, after: &Takes) -> Numbers {
     let of = |(stage, last): (&String, &BTreeMap<u64, f64>)| {
         let first = before.get(stage)?;
@@ -418,7 +418,7 @@ fn stall_event() -> Option<u64> {
     stall_event_of(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
 }
 
-/// What counts one of them, given this processor's event for stalls on memory; None: nothing does.
+/// The event of one of them, given this processor's for stalls on memory; None: there is none.
 fn stall_counter(name: &str, memory: Option<u64>) -> Option<Builder<'static>> {
     match name {
         "stalled_frontend" => Some(Builder::new(Hardware::STALLED_CYCLES_FRONTEND)),
@@ -427,7 +427,7 @@ fn stall_counter(name: &str, memory: Option<u64>) -> Option<Builder<'static>> {
     }
 }
 
-/// What of it cannot be counted here, and why.
+/// Parts of it that cannot be counted here, and why.
 pub(crate) fn missing_stalls() -> Vec<String> {
     let memory = stall_event();
     let try_out = |name: &str| {
@@ -440,7 +440,7 @@ pub(crate) fn missing_stalls() -> Vec<String> {
     STALLS.into_iter().filter_map(try_out).collect()
 }
 
-/// Why stalls on memory are not counted where nobody told us how.
+/// Reason why stalls on memory are not counted: no event for them is known.
 const NO_EVENT: &str = "no event of this processor is known for it";
 
 /// The raw event (`perf list` of the kernel's tools) by what `/proc/cpuinfo` says.

@@ -500,7 +500,7 @@ pub(crate) struct Samples {
     pub(crate) seconds: Vec<(f64, f64)>,
 }
 
-/// One sample.
+/// Sample of the processes.
 #[derive(Debug)]
 struct Look {
     at: Instant,
@@ -640,7 +640,7 @@ mod tests {
         assert_eq!(of_group(&folder), Some(1.5));
     }
 
-    /// What threads used is their process's, whether they live or not.
+    /// Threads' use is their process's, whether they live or not.
     #[test]
     fn threads_that_have_ended_keep_their_time() {
         let me = [std::process::id()];
