@@ -3,7 +3,7 @@
 mod programs;
 
 use self::programs::Program;
-use crate::command::{cargo, output_of};
+use crate::command::{cargo, output_of, project_root};
 use crate::tidy;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -103,7 +103,12 @@ impl Report {
         if let Outcome::Skipped(why) = &outcome {
             println!("skipped: {why}");
         }
-        self.steps.push((name.to_owned(), outcome, start.elapsed()));
+        self.add(name, outcome, start.elapsed());
+    }
+
+    /// Adds a step that ran alongside others.
+    fn add(&mut self, name: &str, outcome: Outcome, took: Duration) {
+        self.steps.push((name.to_owned(), outcome, took));
     }
 
     fn total(&self) -> Count {
@@ -139,14 +144,6 @@ impl Report {
 pub(crate) fn run() -> bool {
     let mut report = Report { steps: Vec::new() };
     report.step("format", || held(cargo().args(["fmt", "--all", "--check"])));
-    report.step("lints", || {
-        let mut clippy = cargo();
-        clippy.args(["clippy", "--workspace", "--all-targets", "--features", "regatta/matrix"]);
-        held(clippy.args(["--", "-D", "warnings"]))
-    });
-    report.step("lints, without test hooks", || {
-        held(cargo().args(["clippy", "--package", HOOKED, "--", "-D", "warnings"]))
-    });
     report.step("tidy", || Outcome::from_check(tidy::run()));
     report.step("dependencies: bans, licences, sources", dependencies);
     // Tests of one program start the other, which they do not build themselves.
@@ -157,9 +154,40 @@ pub(crate) fn run() -> bool {
         programs = built.unwrap_or_default();
         Outcome::from_check(held)
     });
-    report.step("tests: unit, table, simulation, conformance", || run_tests(programs));
+    let mut linted = None;
+    report.step("lints; tests: unit, table, simulation, conformance", || {
+        run_tests(programs, || linted = Some(lints()))
+    });
+    if let Some((outcome, took)) = linted {
+        report.add("lints, while tests ran", outcome, took);
+    }
     report.print();
     report.total().failed == 0
+}
+
+/// Lints all code, and the package with test hooks without them. Shows what each run said as a
+/// whole. Tests wait for a third of their time, which is enough for this.
+fn lints() -> (Outcome, Duration) {
+    let start = Instant::now();
+    let all = ["--workspace", "--all-targets", "--features", "regatta/matrix"];
+    let sets = [&all[..], &["--package", HOOKED]];
+    let passed = sets.into_iter().filter(|set| {
+        let mut clippy = Command::new("nice");
+        clippy
+            .current_dir(project_root())
+            .arg(cargo().get_program())
+            .arg("clippy")
+            .args(*set)
+            .args(["--", "-D", "warnings"]);
+        let ended = clippy.stdin(Stdio::null()).output();
+        let said = ended.as_ref().map(|ended| String::from_utf8_lossy(&ended.stderr).into_owned());
+        println!("\n--- clippy {} ---", set.join(" "));
+        println!("{}", said.unwrap_or_else(|error| format!("nice: {error}")).trim_end());
+        ended.is_ok_and(|ended| ended.status.success())
+    });
+    let passed = passed.count() as u64;
+    let count = Count { passed, failed: 2 - passed, skipped: 0 };
+    (Outcome::Ran(count, Vec::new()), start.elapsed())
 }
 
 /// Runs every case of the conformance suite for every variant, or those with `filter` in their
@@ -190,9 +218,9 @@ fn tests(command: &mut Command) -> Outcome {
     Outcome::Ran(count, lines)
 }
 
-/// Runs programs of tests: the suite and, meanwhile, a few of the others at once; at last those of
-/// times. Shows the output of each as a whole.
-fn run_tests(programs: Vec<Program>) -> Outcome {
+/// Runs programs of tests: the suite and, meanwhile, a few of the others at once, and `meanwhile`;
+/// at last those of times. Shows the output of each as a whole.
+fn run_tests(programs: Vec<Program>, meanwhile: impl FnOnce() + Send) -> Outcome {
     let sum = Mutex::new((Count::default(), Vec::new()));
     let run = |program: &Program, per_processor: usize| {
         let start = Instant::now();
@@ -209,6 +237,7 @@ fn run_tests(programs: Vec<Program>) -> Outcome {
     let queue = Mutex::new(others.into_iter());
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     std::thread::scope(|scope| {
+        scope.spawn(meanwhile);
         scope.spawn(|| suite.iter().for_each(|program| run(program, SUITE_PER_PROCESSOR)));
         for _ in 0..OTHERS_AT_ONCE {
             scope.spawn(|| {
