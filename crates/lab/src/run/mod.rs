@@ -23,6 +23,7 @@ use crate::units::At;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -82,6 +83,9 @@ fn make_missing(run: &mut Run, options: &Options<'_>) -> Result<(), String> {
     let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
     // Servers that become `nobody` enter it too.
     make_open(&directory.join("scratch"))?;
+    if rustix::process::geteuid().is_root() {
+        all_may_search(&directory)?;
+    }
     let asked = run.experiment.clone();
     let cells = cells(&asked);
     let mut planned = planned(run, &cells);
@@ -127,6 +131,23 @@ fn make_missing(run: &mut Run, options: &Options<'_>) -> Result<(), String> {
     let _ = fs::remove_dir_all(run.directory.join("workload"));
     bench.rooms.clear();
     tell(all, all, "done");
+    Ok(())
+}
+
+/// Refuses a directory that servers cannot reach once they are `nobody`: no trial would count.
+fn all_may_search(directory: &Path) -> Result<(), String> {
+    for place in directory.ancestors() {
+        let mode = fs::metadata(place).at(place)?.permissions().mode();
+        if mode & 0o001 == 0 {
+            return Err(format!(
+                "{}: servers run as nobody, who may not search {}; hint: --out with a directory \
+                 below /var/tmp, or chmod o+x {}",
+                directory.display(),
+                place.display(),
+                place.display()
+            ));
+        }
+    }
     Ok(())
 }
 
@@ -390,9 +411,24 @@ pub enum Ended {
 
 #[cfg(test)]
 mod tests {
-    use super::{NO_THINK, thoughtless, without_think};
+    use super::{NO_THINK, all_may_search, thoughtless, without_think};
     use crate::folder::Folder;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    /// Each trial failed with the server's message, and the run took its full time.
+    #[test]
+    fn a_directory_that_nobody_may_search_is_refused_before_the_first_trial() {
+        let place = Folder::new("lab-test");
+        let inner = place.join("inner");
+        fs::create_dir(&inner).unwrap();
+        let searchable_by = |mode| fs::set_permissions(&*place, fs::Permissions::from_mode(mode));
+        searchable_by(0o700).unwrap();
+        let why = all_may_search(&inner).unwrap_err();
+        assert!(why.contains(&format!("chmod o+x {}", place.display())), "{why}");
+        searchable_by(0o711).unwrap();
+        all_may_search(&inner).unwrap();
+    }
 
     /// What ends in the middle leaves nothing that is taken for the whole.
     #[test]
