@@ -162,10 +162,6 @@ impl<P: Poller> Drop for Leased<P> {
 }
 
 impl<P: Poller> Poller for Leased<P> {
-    fn name(&self) -> &'static str {
-        self.poller().name()
-    }
-
     fn edge(&self) -> bool {
         self.poller().edge()
     }

@@ -87,7 +87,7 @@ fn a_request_allocates_nothing() {
                 }
                 poller.set(server.as_fd(), 1, Interest::READ).unwrap();
             });
-            assert_eq!(n, 0, "{}", poller.name());
+            assert_eq!(n, 0, "{poller:?}");
             client.read_exact(&mut buf[..8]).unwrap();
             assert_eq!(&buf[..8], b"headbody");
         }

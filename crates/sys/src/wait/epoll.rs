@@ -97,13 +97,6 @@ impl Poller for Epoll {
         Some(self.fd.as_fd())
     }
 
-    fn name(&self) -> &'static str {
-        match self.trigger {
-            Trigger::Level => "epoll",
-            Trigger::Edge => "epoll-edge",
-        }
-    }
-
     fn edge(&self) -> bool {
         self.trigger == Trigger::Edge
     }

@@ -64,11 +64,7 @@ pub struct Event {
 /// Unless [`Poller::edge`] says otherwise an event repeats as long as its cause lasts. Remove or
 /// forget a descriptor before closing it: otherwise the fate of its events depends on the
 /// mechanism.
-/// is closed first depends on the mechanism.
 pub trait Poller: fmt::Debug {
-    /// Name in options and results.
-    fn name(&self) -> &'static str;
-
     /// True if an event comes once per change, so that everything must be taken before waiting
     /// again. Then receivable bytes are reported whatever the interest is, so that interest need
     /// not be withdrawn.

@@ -39,10 +39,6 @@ impl Poll {
 }
 
 impl Poller for Poll {
-    fn name(&self) -> &'static str {
-        "poll"
-    }
-
     fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
         let fd = fd.as_raw_fd();
         let number = index(fd);

@@ -63,10 +63,6 @@ impl Select {
 }
 
 impl Poller for Select {
-    fn name(&self) -> &'static str {
-        "select"
-    }
-
     fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
         let number = number(fd);
         if self.find(fd).is_ok() {

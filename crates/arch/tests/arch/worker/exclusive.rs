@@ -57,10 +57,6 @@ struct Instance {
 }
 
 impl Poller for Instance {
-    fn name(&self) -> &'static str {
-        "model of epoll"
-    }
-
     fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
         let ready = ready_now(fd, interest)?.readable;
         let watch = &mut self.kernel.borrow_mut().0[self.me];

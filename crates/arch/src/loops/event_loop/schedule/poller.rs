@@ -25,10 +25,6 @@ const ROOMS_STREAM: u64 = 0x0072_6f6f_6d73;
 /// All functions of a poller but `wait`, passed on to the poller in a field.
 macro_rules! forwards {
     ($inner:ident) => {
-        fn name(&self) -> &'static str {
-            self.$inner.name()
-        }
-
         fn edge(&self) -> bool {
             self.$inner.edge()
         }
@@ -179,10 +175,6 @@ impl<'s, 'a, P: Poller> RandomPoller<'s, 'a, P> {
 }
 
 impl<P: Poller> Poller for RandomPoller<'_, '_, P> {
-    fn name(&self) -> &'static str {
-        "random"
-    }
-
     fn edge(&self) -> bool {
         self.poller.edge()
     }

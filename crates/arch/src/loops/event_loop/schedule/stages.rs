@@ -224,10 +224,6 @@ impl<P> std::fmt::Debug for Part<'_, P> {
 }
 
 impl<P: Poller> Poller for Part<'_, P> {
-    fn name(&self) -> &'static str {
-        "part"
-    }
-
     fn edge(&self) -> bool {
         self.hub.borrow().poller.edge()
     }
