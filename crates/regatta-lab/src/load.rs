@@ -11,7 +11,8 @@ const CONNECTIONS: u32 = 10;
 pub(crate) struct Load {
     /// Closed model: the number of connections; each waits for a reply before its next request. 10
     /// without another model.
-    #[arg(long, value_name = "CONNECTIONS", conflicts_with_all = ["rate", "sessions"])]
+    #[arg(long, short = 'c', visible_alias = "connections", value_name = "CONNECTIONS")]
+    #[arg(conflicts_with_all = ["rate", "sessions"])]
     closed: Option<u32>,
     /// Open model: requests per second, which do not wait for replies: `R`, `FROM:TO` (a ramp
     /// over the duration), or `R@SECONDS,R@SECONDS...`.

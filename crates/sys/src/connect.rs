@@ -2,12 +2,13 @@
 use crate::socket::set_option;
 use rustix::{
     io::Errno,
-    net::{AddressFamily, SocketFlags, SocketType, sockopt},
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt},
 };
 use std::{
     io,
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
 };
 
 /// Addresses and buffer of a connection to make.
@@ -51,6 +52,23 @@ pub fn connect(spec: &ConnectSpec) -> io::Result<OwnedFd> {
     }
 }
 
+/// Connects a non-blocking socket to the Unix socket at `path`; [`connected`] says so at once.
+///
+/// # Errors
+/// No socket, no listener, or no permission at `path`; a path that is too long; no descriptors
+/// left. A full queue of the listener is a refused connection.
+pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&fd, &address) {
+        Ok(()) => Ok(fd),
+        // The queue is full, which TCP would wait for.
+        Err(Errno::AGAIN) => Err(Errno::CONNREFUSED.into()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// Whether the connection was made, once the socket is writable (`SO_ERROR`).
 ///
 /// # Errors
@@ -86,6 +104,27 @@ mod tests {
         let spec = ConnectSpec { to, from: Some([203, 0, 113, 1].into()), recv_buffer_bytes: 0 };
         let refused = connect(&spec).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrNotAvailable);
+    }
+
+    #[test]
+    fn connects_from_an_address_of_the_sixth_version() {
+        let Ok(listener) = TcpListener::bind("[::1]:0") else { return };
+        let to = listener.local_addr().unwrap();
+        let spec = ConnectSpec { to, from: Some(to.ip()), recv_buffer_bytes: 0 };
+        outcome(&connect(&spec).unwrap()).unwrap();
+        assert_eq!(listener.accept().unwrap().1.ip(), to.ip());
+    }
+
+    #[test]
+    fn connects_to_a_path() {
+        let folder = regatta_testkit::folder::Folder::new("connect");
+        let path = folder.join("socket");
+        assert_eq!(connect_unix(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        outcome(&connect_unix(&path).unwrap()).unwrap();
+        drop(listener);
+        let refused = connect_unix(&path).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 
     #[test]

@@ -6,9 +6,10 @@ use super::fate::Fate;
 use super::options::Model;
 use super::plan::Plan;
 use super::tally::{Phase, Second, Tally};
+use super::url::Destination;
 use crate::number::{id, index};
 use regatta_http::chunked::Decoder;
-use regatta_sys::connect::{ConnectSpec, connect, connected};
+use regatta_sys::connect::{ConnectSpec, connect, connect_unix, connected};
 use regatta_sys::wait::{Exact, WaitChange};
 use regatta_sys::{clock, send_last, socket};
 use std::cmp::Reverse;
@@ -217,7 +218,10 @@ impl<'p> Core<'p> {
         let (from, to) = (self.plan.source(self.next_source), self.plan.server(self.next_server));
         self.next_source = self.next_source.wrapping_add(1);
         self.next_server = self.next_server.wrapping_add(1);
-        let made = connect(&ConnectSpec { to, from, recv_buffer_bytes });
+        let made = match to {
+            &Destination::Inet(to) => connect(&ConnectSpec { to, from, recv_buffer_bytes }),
+            Destination::Unix(path) => connect_unix(path),
+        };
         let at = self.free.pop().map_or(self.conns.len(), |at| index(at.into()));
         if at == self.conns.len() {
             self.conns.push(Conn::closed());

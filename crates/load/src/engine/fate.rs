@@ -66,7 +66,8 @@ impl Fate {
         }
         match error.kind() {
             Kind::AddrNotAvailable => Self::NoAddress,
-            Kind::ConnectionRefused => Self::Refused,
+            // A Unix socket that does not exist, too.
+            Kind::ConnectionRefused | Kind::NotFound => Self::Refused,
             Kind::ConnectionReset | Kind::BrokenPipe | Kind::ConnectionAborted => Self::Reset,
             Kind::TimedOut => Self::SocketTimeout,
             _ => Self::Other,

@@ -173,7 +173,9 @@ pub(super) fn stamp(outcome: &Outcome, evidence: &Evidence) -> (Stamp, Vec<Reaso
     }
     contents(outcome, evidence, &mut |why| add(Stamp::Unverified, why));
     beside(outcome, &mut |stamp, why| add(stamp, why));
-    if outcome.statuses[3] > 0 {
+    if let Some(why) = one_status(outcome) {
+        add(Stamp::Valid, why);
+    } else if outcome.statuses[3] > 0 {
         let why = format!("{} answers are 3xx; redirects are not followed", outcome.statuses[3]);
         add(Stamp::Valid, why);
     }
@@ -182,6 +184,23 @@ pub(super) fn stamp(outcome: &Outcome, evidence: &Evidence) -> (Stamp, Vec<Reaso
     }
     let worst = reasons.iter().map(|reason| reason.stamp).max().unwrap_or(Stamp::Valid);
     (worst, reasons)
+}
+
+/// A sentence if every answer had the same status, and it is no success.
+fn one_status(outcome: &Outcome) -> Option<String> {
+    let (&status, &count) = outcome.codes.first_key_value()?;
+    if count != outcome.statuses.iter().sum::<u64>() || status < 300 {
+        return None;
+    }
+    let hint = match status {
+        300..400 => "redirects are not followed: load the URL that it leads to",
+        401 | 403 => "do requests need a header (-H)?",
+        404 | 410 => "is the path right?",
+        405 => "is the method right?",
+        400..500 => "is the request right?",
+        _ => "is the server in order?",
+    };
+    Some(format!("every answer was {status}: {hint}"))
 }
 
 fn client(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String)) {
@@ -379,6 +398,18 @@ mod tests {
         check("redirects", Stamp::Valid, "20 answers are 3xx", |outcome, _| {
             outcome.statuses[3] = 20;
         });
+        check("one status", Stamp::Valid, "404: is the path right?", |outcome, _| {
+            outcome.statuses[4] = 10_000;
+            outcome.codes.insert(404, 10_000);
+        });
+        check("one redirect", Stamp::Valid, "every answer was 301", |outcome, _| {
+            outcome.statuses[3] = 5;
+            outcome.codes.insert(301, 5);
+        });
+        let mut outcome = sound();
+        outcome.statuses[2..5].copy_from_slice(&[1, 0, 9]);
+        outcome.codes.insert(404, 9);
+        assert_eq!(one_status(&outcome), None, "one was good");
     }
 
     #[test]

@@ -20,11 +20,12 @@ mod play;
 mod report;
 mod slo;
 mod tally;
+mod url;
 
 pub use arrivals::{Arrivals, Rate};
 pub use cli::{Watch, perform};
 pub use fate::{Fate, Fates};
-pub use options::{LoadOptions, Model, Taken, Url, Verify, parse_alter};
+pub use options::{LoadOptions, Model, Taken, Verify, parse_alter};
 pub use outcome::{Kernel, Outcome, Reason, Ruling, Stamp};
 pub use plan::Plan;
 pub use play::{Idled, PERIOD_NS};
@@ -32,3 +33,4 @@ pub use slo::{Judged, Level, Slo, Verdict, parse_time};
 pub use tally::{
     Class, Hdr, Health, Lines, Percentile, Phase, Phases, Row, Seen, Sessions, Spectrum, Summary,
 };
+pub use url::{Resolved, RouteOptions, Url};

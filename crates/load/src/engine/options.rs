@@ -2,13 +2,15 @@
 
 use super::arrivals::{Arrivals, Rate, Stretch};
 use super::slo::{Slo, parse_time};
+use super::url::{RouteOptions, Url};
 use crate::workload::alter::Target;
 use crate::workload::manifest::{self, Altered, Files, Way, Workload};
 use crate::workload::think::{Pattern, Think};
 use clap::{ArgAction, Args};
+use regatta_http::Method;
 use serde::{Deserialize, Serialize};
 use std::fmt::{Debug, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,9 +89,8 @@ pub struct LoadOptions {
     /// The URL to request: `http://HOST[:PORT][/TARGET]`. Of several addresses of HOST, the first
     /// that takes a connection is used.
     pub url: String,
-    /// Another address of the server; connections use all addresses in turn; may be repeated.
-    #[arg(long, value_name = "ADDR")]
-    pub also: Vec<SocketAddr>,
+    #[command(flatten)]
+    pub route: RouteOptions,
     /// Arrival of requests.
     #[arg(skip)]
     pub model: Model,
@@ -98,10 +99,10 @@ pub struct LoadOptions {
     pub arrivals: Arrivals,
     /// Length of the measurement; by default until --count or the log is done, else the workload's,
     /// or 10s.
-    #[arg(long, short = 'd', value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, short = 'd', value_name = "TIME", value_parser = parse_length)]
     pub duration: Option<Duration>,
     /// Requests (or sessions) after which the load ends.
-    #[arg(long)]
+    #[arg(long, short = 'n', visible_alias = "requests")]
     pub count: Option<u64>,
     /// Time of load before the measurement; by default the workload's, or none.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -125,8 +126,11 @@ pub struct LoadOptions {
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
     pub fields: Vec<(String, String)>,
     // Where no log says otherwise.
+    /// Method of the requests, -m or -X; by default GET.
+    #[arg(long, short = 'm', visible_short_alias = 'X', value_parser = parse_method)]
+    pub method: Option<Method>,
     /// Send HEAD requests.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "method")]
     pub head: bool,
     // On the wire. In the partly-open model httperf's: armed at the connect, at each partial send,
     // when sent (plus `think_timeout`), and at the first byte of the reply. In the others: for the
@@ -161,7 +165,7 @@ pub struct LoadOptions {
     #[arg(long, default_value_t = 1)]
     pub processes: u32,
     /// Threads of each process; 0: one for each processor of --pin, else one.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, short = 't', default_value_t = 0)]
     pub threads: u32,
     /// Processors to pin threads to, in turn.
     #[arg(long, value_delimiter = ',')]
@@ -220,13 +224,26 @@ pub fn parse_alter(text: &str) -> Result<Option<Altered>, String> {
     Ok(Some(Altered { way, period_ms }))
 }
 
+/// Reads the length of a measurement: a time, or seconds without a unit, as in wrk.
+fn parse_length(text: &str) -> Result<Duration, String> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { parse_time(&format!("{text}s")) } else { parse_time(text) }
+}
+
+fn parse_method(text: &str) -> Result<Method, String> {
+    match Method::from_text(text.as_bytes()) {
+        Method::Other | Method::Connect => {
+            Err("the methods are GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS and TRACE".to_owned())
+        }
+        method => Ok(method),
+    }
+}
+
 fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("expected NAME: VALUE")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// Time that each address of a name is tried.
-const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
 pub(super) const CONNECTIONS_MAX: u32 = 1_000_000;
 /// The most threads, all processes together.
 pub(super) const WORKERS_MAX: u32 = 1_024;
@@ -255,6 +272,7 @@ impl LoadOptions {
         if let Err(problem) = Url::parse(&self.url) {
             problems.push(problem);
         }
+        problems.extend(self.route.problem());
         let workers = self.workers();
         if workers > WORKERS_MAX {
             problems.push(format!("{workers} threads: at most {WORKERS_MAX}"));
@@ -288,6 +306,11 @@ impl LoadOptions {
             problems.push(what.to_owned());
         }
         problems
+    }
+
+    /// Method of requests whose log does not say otherwise.
+    pub(super) fn method(&self) -> Method {
+        self.method.unwrap_or(if self.head { Method::Head } else { Method::Get })
     }
 
     /// Threads, all processes together.
@@ -337,67 +360,6 @@ impl LoadOptions {
                 problems.push(format!("a {name} is {least:?} to a year"));
             }
         }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Url {
-    /// Host and port as given: the Host field.
-    pub authority: String,
-    /// Path and query.
-    pub target: String,
-}
-
-impl Url {
-    /// Reads `http://HOST[:PORT][/TARGET]`.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        if text.starts_with("https:") {
-            let what = "https is not spoken here, only plain HTTP/1.1: load the server's port for \
-                        http, or the one behind what ends its TLS";
-            return Err(what.to_owned());
-        }
-        let rest = text.strip_prefix("http://").unwrap_or(text);
-        let (rest, _fragment) = rest.split_once('#').unwrap_or((rest, ""));
-        if let Some((scheme, _)) = rest.split_once("://")
-            && !scheme.contains(['/', '?'])
-        {
-            return Err(format!("{text:?}: {scheme} is not spoken here, only http"));
-        }
-        let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        let target = if target.starts_with('/') { target.into() } else { format!("/{target}") };
-        let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
-        if authority.is_empty() || !plain(authority) || !plain(&target) || authority.contains('@') {
-            let hint = if text.starts_with('/') { ": say which host" } else { "" };
-            return Err(format!("{text:?} is not http://HOST[:PORT][/TARGET]{hint}"));
-        }
-        Ok(Self { authority: authority.to_owned(), target })
-    }
-
-    /// The server's address. Of several that its name has, the first that takes a connection, or
-    /// the first if none does.
-    pub fn address(&self) -> Result<SocketAddr, String> {
-        let all = self.addresses()?;
-        let answers = |to: &&SocketAddr| TcpStream::connect_timeout(to, PROBE_TIME_MAX).is_ok();
-        let first = match all.as_slice() {
-            // A server that counts connections sees no other ones.
-            [_] => None,
-            several => several.iter().find(answers),
-        };
-        let found = first.or(all.first()).copied();
-        found.ok_or_else(|| format!("{} has no address", self.authority))
-    }
-
-    fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
-        let with_port = self.authority.to_socket_addrs();
-        let found = with_port.or_else(|_| format!("{}:80", self.authority).to_socket_addrs());
-        let found = found.map_err(|error| format!("{}: {error}", self.authority))?;
-        let mut all: Vec<SocketAddr> = Vec::new();
-        for address in found {
-            if !all.contains(&address) {
-                all.push(address);
-            }
-        }
-        Ok(all)
     }
 }
 
@@ -644,31 +606,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_have_a_host_and_a_target() {
-        for (text, parts) in [
-            ("http://127.0.0.1:8080/a/b?c=d#e", Some(("127.0.0.1:8080", "/a/b?c=d"))),
-            ("http://localhost", Some(("localhost", "/"))),
-            ("127.0.0.1:80", Some(("127.0.0.1:80", "/"))),
-            ("http://[::1]:8080/", Some(("[::1]:8080", "/"))),
-            ("http://127.0.0.1:80?a=b", Some(("127.0.0.1:80", "/?a=b"))),
-            ("http://127.0.0.1:80?to=/x/y", Some(("127.0.0.1:80", "/?to=/x/y"))),
-            ("http://127.0.0.1:80#/x", Some(("127.0.0.1:80", "/"))),
-            ("127.0.0.1:80/x?to=http://h/", Some(("127.0.0.1:80", "/x?to=http://h/"))),
-            ("ftp://x/", None),
-            ("https://localhost/", None),
-            ("http:///x", None),
-            ("http://user@host/", None),
-            ("http://host/a b", None),
-            ("http://host/\r\nX: y", None),
-            ("", None),
-        ] {
-            let url = Url::parse(text).ok();
-            let found = url.as_ref().map(|url| (url.authority.as_str(), url.target.as_str()));
-            assert_eq!(found, parts, "{text}");
+    fn habits_of_other_tools_are_understood() {
+        assert_eq!(parse_length("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_length("1.5s"), Ok(Duration::from_millis(1_500)));
+        assert!(parse_length("1.5").is_err() && parse_length("").is_err());
+        assert_eq!(parse_method("PUT"), Ok(Method::Put));
+        for text in ["32", "get", "CONNECT", ""] {
+            assert!(parse_method(text).unwrap_err().contains("POST"), "{text}");
         }
-        let url = Url::parse("http://127.0.0.1/x").unwrap();
-        assert_eq!(url.address().unwrap().to_string(), "127.0.0.1:80");
-        assert_eq!(Url::parse("[::1]").unwrap().address().unwrap().port(), 80);
+        let mut options = LoadOptions::new("http://127.0.0.1/", Model::default());
+        assert_eq!(options.method(), Method::Get);
+        options.head = true;
+        assert_eq!(options.method(), Method::Head);
+        options.method = Some(Method::Put);
+        assert_eq!(options.method(), Method::Put);
     }
 
     #[test]

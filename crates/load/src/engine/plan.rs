@@ -2,7 +2,8 @@
 //! the bytes that go out, and the sessions that name them.
 
 use super::expect::{Expect, Local, Written};
-use super::options::{LoadOptions, Model, Taken, Url, Verify, take_up};
+use super::options::{LoadOptions, Model, Taken, Verify, take_up};
+use super::url::{Destination, Url};
 use crate::number::{id, nanos};
 use crate::workload::content::Content;
 use crate::workload::fault::Fault;
@@ -40,7 +41,7 @@ pub struct Plan {
     /// Clock of its versions; set before the first arrival.
     pub(super) written: Arc<OnceLock<Written>>,
     /// The server's addresses, to which connections go in turn; at least one.
-    servers: Vec<SocketAddr>,
+    servers: Vec<Destination>,
     /// Addresses that connections come from, in turn; empty: the kernel's choice.
     sources: Vec<IpAddr>,
     pub(super) script: Script,
@@ -74,8 +75,7 @@ impl Plan {
 
     fn build(options: &LoadOptions) -> Result<Self, String> {
         let url = Url::parse(&options.url)?;
-        let mut servers = vec![url.address()?];
-        servers.extend(&options.also);
+        let servers = options.route.destinations(&url)?;
         let mut options = options.clone();
         let mut maker = Maker::new(&url, &mut options)?;
         let order = if let Model::PartlyOpen { sessions, .. } = &options.model {
@@ -130,8 +130,8 @@ impl Plan {
     }
 
     /// Address to which connection `number` goes.
-    pub(super) fn server(&self, number: usize) -> SocketAddr {
-        self.servers[number % self.servers.len()]
+    pub(super) fn server(&self, number: usize) -> &Destination {
+        &self.servers[number % self.servers.len()]
     }
 
     /// Address from which connection `number` comes; `None`: the kernel's choice.
@@ -189,8 +189,8 @@ struct Maker {
     made: HashMap<(&'static str, String, Vec<u8>), u32>,
     /// Field lines of every request, the Host first, each with its line end.
     fields: String,
-    /// Ask with HEAD where the request says GET.
-    head: bool,
+    /// Method where the request says GET.
+    method: Method,
     verify: Verify,
     files: Option<FileSet>,
     /// Bytes held for comparison.
@@ -235,7 +235,7 @@ impl Maker {
             script: Script::default(),
             made: HashMap::new(),
             fields,
-            head: options.head,
+            method: options.method(),
             verify,
             files,
             copied: 0,
@@ -298,7 +298,7 @@ impl Maker {
     /// Adds the request, if it is new, and answers which it is.
     fn target(&mut self, request: Request<'_>) -> Result<u32, String> {
         let method = match request.method {
-            Method::Get if self.head => Method::Head,
+            Method::Get => self.method,
             method => method,
         };
         let key = (method.name(), request.target.to_owned(), request.contents.to_vec());
@@ -383,8 +383,17 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
 }
 
 /// Sources: as given, or addresses of 127.0.0.0/8 if the server is there, or the kernel's choice.
-fn sources(options: &LoadOptions, servers: &[SocketAddr]) -> Result<Vec<IpAddr>, String> {
-    for to in servers {
+fn sources(options: &LoadOptions, servers: &[Destination]) -> Result<Vec<IpAddr>, String> {
+    let inet = |to: &Destination| match to {
+        Destination::Inet(to) => Some(*to),
+        Destination::Unix(_) => None,
+    };
+    let Some(servers) = servers.iter().map(inet).collect::<Option<Vec<SocketAddr>>>() else {
+        let named = !options.sources.is_empty() || options.spread > 0;
+        let what = "connections to a Unix socket have no address: leave out --source and --spread";
+        return if named { Err(what.to_owned()) } else { Ok(Vec::new()) };
+    };
+    for to in &servers {
         if let Some(odd) = options.sources.iter().find(|ip| ip.is_ipv4() != to.is_ipv4()) {
             return Err(format!("{odd} cannot speak to {to}"));
         }

@@ -74,7 +74,26 @@ fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
     write_times(outcome, out)?;
     write_parts(outcome, out)?;
     write_health(outcome, out)?;
-    write_level(outcome, out)
+    write_level(outcome, out)?;
+    match rate_hint(outcome) {
+        None => Ok(()),
+        Some(hint) => writeln!(out, "\n{hint}"),
+    }
+}
+
+/// A sentence about open loops, for a plain closed one that had good answers. The rate that it
+/// proposes is half of what the closed loop reached.
+fn rate_hint(outcome: &Outcome) -> Option<String> {
+    let half = outcome.good_per_s / 2.0;
+    if outcome.model != "closed" || outcome.workload.is_some() || half < 1.0 {
+        return None;
+    }
+    let unit = 10_f64.powf(half.log10().floor() - 1.0).max(1.0);
+    let rate = (half / unit).round() * unit;
+    Some(format!(
+        "hint: these connections wait for the server, so its stalls hide from the times; users \
+         do not wait: --rate {rate:.0}"
+    ))
 }
 
 fn write_level(outcome: &Outcome, out: &mut String) -> fmt::Result {
@@ -303,6 +322,7 @@ pub(super) fn csv(outcome: &Outcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Taken;
     use crate::engine::outcome::Reason;
     use crate::engine::tally::{Class, Health};
 
@@ -391,6 +411,21 @@ mod tests {
         assert!(text.contains(">=83."), "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("1234567890 404"), "{text}");
+    }
+
+    #[test]
+    fn a_plain_closed_loop_gets_a_hint() {
+        let closed = |good_per_s| Outcome { good_per_s, ..Outcome::empty("http://127.0.0.1/") };
+        for (good_per_s, rate) in
+            [(93_412.7, "--rate 47000"), (31.0, "--rate 16"), (2.0, "--rate 1")]
+        {
+            let hint = rate_hint(&closed(good_per_s)).unwrap();
+            assert!(hint.ends_with(rate), "{hint}");
+        }
+        assert_eq!(rate_hint(&closed(0.0)), None);
+        assert_eq!(rate_hint(&Outcome { model: "open".to_owned(), ..closed(9.0) }), None);
+        let workload = Some(Taken::default());
+        assert_eq!(rate_hint(&Outcome { workload, ..closed(9.0) }), None);
     }
 
     #[test]

@@ -1,9 +1,15 @@
 //! Traffic of each model, as the server sees it.
 
 use crate::server::{Answer, Asked, Server};
-use crate::{closed, load, ms, open, options, replay};
-use regatta_load::engine::{Fate, LoadOptions, Model, Outcome, Plan, Watch, perform};
+use crate::{closed, load, ms, open, options, replay, try_load};
+use regatta_http::Method;
+use regatta_load::engine::{
+    Fate, LoadOptions, Model, Outcome, Plan, Resolved, RouteOptions, Watch, perform,
+};
+use regatta_testkit::folder::Folder;
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -158,7 +164,7 @@ fn connections_go_to_every_address_in_turn() {
     let servers = [0, 1, 2].map(|_| Server::new(|_| Answer::ok(b"x")));
     let also = servers[1..].iter().map(|server| server.addr).collect();
     let options = LoadOptions {
-        also,
+        route: RouteOptions { also, ..RouteOptions::default() },
         count: Some(30),
         duration: Some(ms(10_000)),
         requests_per_connection: Some(1),
@@ -229,4 +235,49 @@ fn warm_up_does_not_count() {
     let (warm_up, duration) = (Some(ms(250)), Some(ms(250)));
     let outcome = load(&LoadOptions { warm_up, duration, ..base });
     assert_eq!((outcome.offered, outcome.fates.get(Fate::Good)), (25, 25));
+}
+
+/// The host of the URL stays in the requests, wherever they go.
+#[test]
+fn a_name_is_resolved_as_told() {
+    let server = Server::new(|_| Answer::ok(b"x"));
+    let port = server.addr.port();
+    let resolve = vec![Resolved { host: "site.test".to_owned(), port, ip: server.addr.ip() }];
+    let options = LoadOptions {
+        route: RouteOptions { resolve, ..RouteOptions::default() },
+        method: Some(Method::Put),
+        count: Some(5),
+        ..options(&format!("http://site.test:{port}/a"), closed(2))
+    };
+    assert_eq!(load(&options).fates.get(Fate::Good), 5);
+    let head = server.asked()[0].head.clone();
+    assert!(head.starts_with(&format!("PUT /a HTTP/1.1\r\nHost: site.test:{port}\r\n")), "{head}");
+}
+
+#[test]
+fn a_unix_socket_is_loaded() {
+    let folder = Folder::new("unix");
+    let path = folder.join("socket");
+    let route = RouteOptions { unix_socket: Some(path.clone()), ..RouteOptions::default() };
+    let options = options("http://localhost/", closed(3));
+    let options = LoadOptions { route, count: Some(30), ..options };
+    let problem = try_load(&LoadOptions { count: None, ..options.clone() }).unwrap_err();
+    assert!(problem.contains("socket refused every connection"), "{problem}");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while stream.read(&mut bytes).is_ok_and(|count| count > 0) {
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
+                    if stream.write_all(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let outcome = load(&options);
+    assert_eq!((outcome.fates.get(Fate::Good), outcome.connected), (30, 3));
 }
