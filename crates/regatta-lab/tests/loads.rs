@@ -116,7 +116,7 @@ fn problems_are_named_before_anything_is_sent() {
     let gone = folder.path("gone/x.csv");
     for (arguments, what) in [
         (&["/index.html", "--closed", "1"][..], "say which host"),
-        (&["https://127.0.0.1/", "--closed", "1"], "plain HTTP/1.1"),
+        (&["ftp://127.0.0.1/", "--closed", "1"], "only http and https"),
         (&["http://127.0.0.1:1/", "--rate", "5", "--think", "1s"], "cannot be used with"),
         (&["http://127.0.0.1:1/", "--rate", "1", "--alter", "often"], "literal, renamed or forced"),
     ] {

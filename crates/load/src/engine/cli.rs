@@ -254,15 +254,32 @@ impl<'a> Gathered<'a> {
                 *count += 1;
                 if *count == self.plan.workers {
                     tell(&sum.row());
-                    if sum.connected == 0 && sum.fates.get(Fate::Refused) > 0 && number == 0 {
-                        let to = self.plan.server(0);
-                        let what = format!("{to} refused every connection: is the server running?");
-                        self.problem.get_or_insert(what);
+                    if number == 0
+                        && let Some(problem) = hopeless(sum, self.plan)
+                    {
+                        self.problem.get_or_insert(problem);
                         self.stop.store(true, Ordering::Relaxed);
                     }
                 }
             }
         }
+    }
+}
+
+/// A sentence if no connection of the first second was of use.
+fn hopeless(first: &Second, plan: &Plan) -> Option<String> {
+    let (to, fault) = (plan.server(0), &first.tls_fault);
+    if first.connected > 0 {
+        None
+    } else if !fault.is_empty() {
+        Some(format!(
+            "{to}: every handshake of TLS failed: {fault}; --cacert FILE trusts an authority, \
+             --insecure any certificate, --sni NAME asks for another name"
+        ))
+    } else if first.fates.get(Fate::Refused) > 0 {
+        Some(format!("{to} refused every connection: is the server running?"))
+    } else {
+        None
     }
 }
 

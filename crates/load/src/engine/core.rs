@@ -5,6 +5,7 @@ use super::expect::{Check, Head, Known};
 use super::fate::Fate;
 use super::options::Model;
 use super::plan::Plan;
+use super::secure::{CIPHER_BYTES, Secure};
 use super::tally::{Phase, Second, Tally};
 use super::url::Destination;
 use crate::number::{id, index};
@@ -15,7 +16,7 @@ use regatta_sys::{clock, send_last, socket};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A connection of one thread; it stays different from all others when its place is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,19 +73,22 @@ const TRIES_MAX: u8 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Conn {
     pub(super) fd: Option<OwnedFd>,
+    /// TLS on it; `None` in the clear, and until the connection is made.
+    pub(super) secure: Option<Box<Secure>>,
     generation: u32,
     pub(super) owner: u32,
-    connecting: bool,
+    /// Not made yet, or in the handshake.
+    pub(super) connecting: bool,
     /// Receiving may find something.
     pub(super) more: bool,
     /// The peer sends no more: receive until the end.
     pub(super) ended: bool,
-    opened: u64,
+    pub(super) opened: u64,
     pub(super) replies: u64,
     pub(super) flights: VecDeque<Flight>,
     /// The first flight that is not wholly sent, and what of it is.
     pub(super) unsent: usize,
-    sent_bytes: usize,
+    pub(super) sent_bytes: usize,
     pub(super) exchange: Exchange,
     /// Time-out; `u64::MAX`: never.
     pub(super) deadline: u64,
@@ -138,11 +142,13 @@ pub(super) struct Core<'p> {
     /// Connections that are open or on their way.
     pub(super) open: u64,
     pub(super) input: Input,
+    /// Encrypted bytes of the last receive; empty in the clear.
+    pub(super) cipher: Vec<u8>,
     pub(super) heads: Vec<Known>,
     pub(super) conns: Vec<Conn>,
     pub(super) poll: Exact,
     free: Vec<u32>,
-    failed: Vec<(ConnId, Fate)>,
+    pub(super) failed: Vec<(ConnId, Fate)>,
     next_source: usize,
     next_server: usize,
     /// Whether time-outs are httperf's.
@@ -167,6 +173,7 @@ impl<'p> Core<'p> {
             in_flight: 0,
             open: 0,
             input: Input::new(),
+            cipher: vec![0; if plan.tls.is_some() { CIPHER_BYTES } else { 0 }],
             heads: vec![Known::default(); plan.script.targets.len()],
             conns: Vec::new(),
             poll: Exact::new()?,
@@ -264,6 +271,9 @@ impl<'p> Core<'p> {
 
     /// Sends what is not yet sent, until the kernel takes no more.
     fn flush(&mut self, at: usize) {
+        if self.conns[at].secure.is_some() {
+            return self.flush_secure(at);
+        }
         loop {
             let conn = &mut self.conns[at];
             let (Some(flight), Some(fd)) = (conn.flights.get_mut(conn.unsent), &conn.fd) else {
@@ -276,18 +286,10 @@ impl<'p> Core<'p> {
             }
             match send_last(fd.as_fd(), rest) {
                 Ok(bytes) => {
-                    let now = clock::nanos();
                     self.tally.bytes_sent += bytes;
-                    let (whole, start) = (index(bytes) == rest.len(), flight.start);
-                    if whole {
-                        flight.sent = now;
-                        (conn.unsent, conn.sent_bytes) = (conn.unsent + 1, 0);
-                    } else {
-                        conn.sent_bytes += index(bytes);
-                    }
-                    let think = if whole { self.plan.think_timeout_ns } else { 0 };
-                    let since = if self.httperf { now.saturating_add(think) } else { start };
-                    self.deadline(at, since.saturating_add(self.plan.timeout_ns));
+                    conn.sent_bytes += index(bytes);
+                    let whole = index(bytes) == rest.len();
+                    self.sent(at, whole);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
@@ -297,6 +299,22 @@ impl<'p> Core<'p> {
                 }
             }
         }
+    }
+
+    /// The kernel has taken the first unsent request of a connection, or a part of it.
+    #[inline]
+    pub(super) fn sent(&mut self, at: usize, whole: bool) {
+        let now = clock::nanos();
+        let conn = &mut self.conns[at];
+        let flight = &mut conn.flights[conn.unsent];
+        let start = flight.start;
+        if whole {
+            flight.sent = now;
+            (conn.unsent, conn.sent_bytes) = (conn.unsent + 1, 0);
+        }
+        let think = if whole { self.plan.think_timeout_ns } else { 0 };
+        let since = if self.httperf { now.saturating_add(think) } else { start };
+        self.deadline(at, since.saturating_add(self.plan.timeout_ns));
     }
 
     /// Sets the time-out of a connection (`u64::MAX`: never).
@@ -318,14 +336,14 @@ impl<'p> Core<'p> {
             return None;
         }
         let at = id.at();
-        if change.writable {
-            if self.conns[at].connecting {
-                self.now = clock::nanos();
-                self.made(id);
-            }
-            if !self.conns[at].connecting {
-                self.flush(at);
-            }
+        let conn = &self.conns[at];
+        let is_new = conn.connecting;
+        if is_new && (change.writable || conn.secure.is_some()) {
+            self.now = clock::nanos();
+            self.made(id);
+        }
+        if (change.writable || is_new) && !self.conns[at].connecting {
+            self.flush(at);
         }
         let conn = &mut self.conns[at];
         conn.more |= change.readable && !conn.connecting;
@@ -333,19 +351,39 @@ impl<'p> Core<'p> {
         conn.more.then_some(id)
     }
 
+    /// A connection is made, or its handshake continues.
     fn made(&mut self, id: ConnId) {
         let conn = &mut self.conns[id.at()];
         let Some(fd) = &conn.fd else { return };
+        if conn.secure.is_some() {
+            return self.shake_hands(id);
+        }
         if let Err(error) = connected(fd.as_fd()) {
             self.failed.push((id, Fate::of(&error)));
             return;
         }
-        conn.connecting = false;
-        self.tally.connected += 1;
-        self.second.connected += 1;
         if (self.from..self.until).contains(&conn.opened) {
             self.tally.phases.connect.record(self.now.saturating_sub(conn.opened));
         }
+        if let Some(setup) = &self.plan.tls {
+            match Secure::begin(setup, self.now) {
+                Ok(secure) => {
+                    conn.secure = Some(secure);
+                    self.shake_hands(id);
+                }
+                Err(error) => self.distrust(id, &error),
+            }
+            return;
+        }
+        self.ready(id);
+    }
+
+    /// Requests can go out on a connection.
+    pub(super) fn ready(&mut self, id: ConnId) {
+        let conn = &mut self.conns[id.at()];
+        conn.connecting = false;
+        self.tally.connected += 1;
+        self.second.connected += 1;
         if conn.flights.is_empty() {
             self.deadline(id.at(), u64::MAX);
         }
@@ -426,6 +464,9 @@ impl<'p> Core<'p> {
             return;
         }
         let conn = &mut self.conns[id.at()];
+        if let Some((secure, fd)) = conn.parts() {
+            secure.end(fd);
+        }
         if let Some(Line { bytes, busy, .. }) = conn.line.take() {
             self.tally.lines.count(bytes, busy);
         }
@@ -457,6 +498,16 @@ impl<'p> Core<'p> {
 }
 
 impl Conn {
+    /// The connection in this place.
+    pub(super) fn id(&self, at: usize) -> ConnId {
+        ConnId::new(at, self.generation)
+    }
+
+    /// TLS and socket of a connection that has both.
+    pub(super) fn parts(&mut self) -> Option<(&mut Secure, BorrowedFd<'_>)> {
+        Some((self.secure.as_deref_mut()?, self.fd.as_ref()?.as_fd()))
+    }
+
     fn closed() -> Self {
         Self { deadline: u64::MAX, alarm: u64::MAX, ..Self::default() }
     }

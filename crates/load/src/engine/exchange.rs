@@ -114,6 +114,9 @@ impl Core<'_> {
     fn receive(&mut self, at: usize) -> io::Result<usize> {
         let conn = &mut self.conns[at];
         let Some(fd) = &conn.fd else { return Ok(0) };
+        if conn.secure.is_some() {
+            return self.receive_secure(at);
+        }
         let most = conn.line.map_or(INPUT_BYTES, |line| line.chunk);
         let received = recv(fd.as_fd(), &mut self.input.bytes[..most]);
         self.now = clock::nanos();

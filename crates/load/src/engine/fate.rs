@@ -23,6 +23,8 @@ crate::named! {
         Truncated = "truncated",
         /// The connection ended or was reset before the reply.
         Reset = "reset",
+        /// The handshake of TLS failed, or a record is not the server's.
+        Tls = "tls",
         /// No process listens (httperf `connrefused`).
         Refused = "refused",
         /// The time-out passed while connecting, sending, waiting or receiving (httperf
@@ -68,7 +70,11 @@ impl Fate {
             Kind::AddrNotAvailable => Self::NoAddress,
             // A Unix socket that does not exist, too.
             Kind::ConnectionRefused | Kind::NotFound => Self::Refused,
-            Kind::ConnectionReset | Kind::BrokenPipe | Kind::ConnectionAborted => Self::Reset,
+            Kind::InvalidData => Self::Tls,
+            Kind::UnexpectedEof
+            | Kind::ConnectionReset
+            | Kind::BrokenPipe
+            | Kind::ConnectionAborted => Self::Reset,
             Kind::TimedOut => Self::SocketTimeout,
             _ => Self::Other,
         }

@@ -18,6 +18,7 @@ mod outcome;
 mod plan;
 mod play;
 mod report;
+mod secure;
 mod slo;
 mod tally;
 mod url;
@@ -29,8 +30,10 @@ pub use options::{LoadOptions, Model, Taken, Verify, parse_alter};
 pub use outcome::{Kernel, Outcome, Reason, Ruling, Stamp};
 pub use plan::Plan;
 pub use play::{Idled, PERIOD_NS};
+pub use secure::TlsOptions;
 pub use slo::{Judged, Level, Slo, Verdict, parse_time};
 pub use tally::{
-    Class, Hdr, Health, Lines, Percentile, Phase, Phases, Row, Seen, Sessions, Spectrum, Summary,
+    Class, Handshakes, Hdr, Health, Lines, Percentile, Phase, Phases, Row, Seen, Sessions,
+    Spectrum, Summary,
 };
 pub use url::{Resolved, RouteOptions, Url};

@@ -128,7 +128,7 @@ impl Play for Closed {
         if broken.lost == 0 {
             return;
         }
-        if matches!(broken.fate, Fate::Refused | Fate::Other) {
+        if matches!(broken.fate, Fate::Refused | Fate::Tls | Fate::Other) {
             core.timers.set(core.now + RETRY_NS, Alarm::Play(slot.into()));
         } else {
             self.next(core, slot);

@@ -1,6 +1,7 @@
 //! Options of a load: plain values, checked all at once. What they leave open, the workload says.
 
 use super::arrivals::{Arrivals, Rate, Stretch};
+use super::secure::TlsOptions;
 use super::slo::{Slo, parse_time};
 use super::url::{RouteOptions, Url};
 use crate::workload::alter::Target;
@@ -86,11 +87,13 @@ type Alter = Option<Altered>;
 /// says.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct LoadOptions {
-    /// The URL to request: `http://HOST[:PORT][/TARGET]`. Of several addresses of HOST, the first
-    /// that takes a connection is used.
+    /// The URL to request: `http[s]://HOST[:PORT][/TARGET]`. Of several addresses of HOST, the
+    /// first that takes a connection is used.
     pub url: String,
     #[command(flatten)]
     pub route: RouteOptions,
+    #[command(flatten)]
+    pub tls: TlsOptions,
     /// Arrival of requests.
     #[arg(skip)]
     pub model: Model,
@@ -269,8 +272,12 @@ impl LoadOptions {
         let mut problems = Vec::new();
         self.check_model(&mut problems);
         self.check_times(&mut problems);
-        if let Err(problem) = Url::parse(&self.url) {
-            problems.push(problem);
+        match Url::parse(&self.url) {
+            Ok(url) if !url.is_https && self.tls != TlsOptions::default() => {
+                problems.push(format!("{}: options of TLS need a URL with https", self.url));
+            }
+            Ok(_) => {}
+            Err(problem) => problems.push(problem),
         }
         problems.extend(self.route.problem());
         let workers = self.workers();
@@ -625,7 +632,7 @@ mod tests {
     #[test]
     fn every_problem_is_named() {
         let closed = Model::Closed { connections: 0, think: None };
-        let mut options = LoadOptions::new("https://x", closed);
+        let mut options = LoadOptions::new("ftp://x", closed);
         options.duration = Some(Duration::ZERO);
         options.timeout = Some(Duration::ZERO);
         options.slo = Some("p99<x".to_owned());

@@ -7,7 +7,8 @@ use super::plan::Plan;
 use super::play::{Idled, Times};
 use super::slo::{Judged, Level, Verdict};
 use super::tally::{
-    Class, Hdr, Health, Lines, Phases, Row, Second, Seen, Sessions, Spectrum, Summary, Tally,
+    Class, Handshakes, Hdr, Health, Lines, Phases, Row, Second, Seen, Sessions, Spectrum, Summary,
+    Tally,
 };
 use crate::number::{NS_PER_S, seconds, share};
 use crate::workload::alter::Rewritten;
@@ -76,6 +77,9 @@ pub struct Outcome {
     /// Most connections open at once (each thread's most, added).
     pub connections_most: u64,
     pub again: u64,
+    /// Handshakes of TLS; `None` in the clear.
+    #[serde(default)]
+    pub tls: Option<Handshakes>,
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub workers: Vec<Health>,
@@ -157,6 +161,7 @@ impl Outcome {
             connected: sum.connected,
             connections_most: sum.connections_most,
             again: sum.again,
+            tls: plan.tls.is_some().then_some(sum.handshakes),
             bytes_sent: sum.bytes_sent,
             bytes_received: sum.bytes_received,
             workers,
@@ -213,6 +218,9 @@ fn times_of(sum: &Tally, open: bool) -> BTreeMap<String, Summary> {
         ("receive", Summary::from(&phases.receive)),
         ("lag", Summary::from(&sum.lag)),
     ];
+    if phases.handshake.count() > 0 {
+        times.push(("handshake", Summary::from(&phases.handshake)));
+    }
     if open {
         times.push(("response", Summary::from(&sum.response)));
     }

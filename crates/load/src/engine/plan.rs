@@ -3,6 +3,7 @@
 
 use super::expect::{Expect, Local, Written};
 use super::options::{LoadOptions, Model, Taken, Verify, take_up};
+use super::secure::TlsSetup;
 use super::url::{Destination, Url};
 use crate::number::{id, nanos};
 use crate::workload::content::Content;
@@ -42,6 +43,8 @@ pub struct Plan {
     pub(super) written: Arc<OnceLock<Written>>,
     /// The server's addresses, to which connections go in turn; at least one.
     servers: Vec<Destination>,
+    /// Settings of TLS; `None`: in the clear.
+    pub(super) tls: Option<TlsSetup>,
     /// Addresses that connections come from, in turn; empty: the kernel's choice.
     sources: Vec<IpAddr>,
     pub(super) script: Script,
@@ -76,6 +79,8 @@ impl Plan {
     fn build(options: &LoadOptions) -> Result<Self, String> {
         let url = Url::parse(&options.url)?;
         let servers = options.route.destinations(&url)?;
+        let (host, _) = url.host_and_port();
+        let tls = url.is_https.then(|| options.tls.set_up(host, &[b"http/1.1"])).transpose()?;
         let mut options = options.clone();
         let mut maker = Maker::new(&url, &mut options)?;
         let order = if let Model::PartlyOpen { sessions, .. } = &options.model {
@@ -111,6 +116,7 @@ impl Plan {
         Ok(Self {
             sources: sources(&options, &servers)?,
             servers,
+            tls,
             order,
             sizes: script.number_sizes(),
             clients,

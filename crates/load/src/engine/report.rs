@@ -4,7 +4,7 @@ use super::fate::Fate;
 use super::outcome::{Outcome, Stamp};
 use super::play::Idled;
 use super::slo::{Verdict, short, show};
-use super::tally::{Hdr, Percentile, Row, Sessions, Spectrum};
+use super::tally::{Handshakes, Hdr, Percentile, Row, Sessions, Spectrum};
 use crate::number::share;
 use crate::workload::alter::Rewritten;
 use regatta_sys::terminal;
@@ -153,6 +153,7 @@ fn write_times(outcome: &Outcome, out: &mut String) -> fmt::Result {
     for (name, hdr) in [
         ("failed", &outcome.failed),
         ("  connect", &phases.connect),
+        ("  tls", &phases.handshake),
         ("  send", &phases.send),
         ("  wait", &phases.wait),
         ("  receive", &phases.receive),
@@ -163,7 +164,7 @@ fn write_times(outcome: &Outcome, out: &mut String) -> fmt::Result {
         }
     }
     let response = if outcome.response.is_some() { "response: from due, " } else { "" };
-    writeln!(out, "({response}service: from first attempt, connect: per connection)")?;
+    writeln!(out, "({response}service: from first attempt, connect, tls: per connection)")?;
     writeln!(out)
 }
 
@@ -255,6 +256,12 @@ fn write_health(outcome: &Outcome, out: &mut String) -> fmt::Result {
         out,
         "           {made} of {connects} connects, {most} at once, {again} requests again"
     )?;
+    if let Some(Handshakes { full, resumed, failed, agreed, fault }) = &outcome.tls {
+        writeln!(out, "tls        {full} full handshakes, {resumed} resumed, {failed} failed")?;
+        for words in [agreed, fault].into_iter().filter(|words| !words.is_empty()) {
+            writeln!(out, "           {words}")?;
+        }
+    }
     let kernel = outcome.kernel;
     let (overflows, segments) = (kernel.listen_overflows, kernel.segments_again);
     let steal = kernel.steal_ticks;

@@ -35,6 +35,9 @@ pub enum Phase {
 pub struct Phases {
     /// Per connection, from the connect to its success.
     pub connect: Hdr,
+    /// Per connection with TLS, from then until requests can go out.
+    #[serde(default)]
+    pub handshake: Hdr,
     pub send: Hdr,
     pub wait: Hdr,
     pub receive: Hdr,
@@ -164,7 +167,31 @@ pub(super) struct Tally {
     pub connections_most: u64,
     /// Requests sent again because the connection had ended between two exchanges.
     pub again: u64,
+    pub handshakes: Handshakes,
     pub health: Health,
+}
+
+/// Handshakes of TLS in the whole run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handshakes {
+    pub full: u64,
+    pub resumed: u64,
+    pub failed: u64,
+    /// Version, cipher suite and application protocol of the first that succeeded.
+    pub agreed: String,
+    /// Reason of the first that failed, or for which a server ended a session later.
+    pub fault: String,
+}
+
+impl Handshakes {
+    fn add(&mut self, other: &Self) {
+        add!(self, other: full, resumed, failed);
+        for (own, other) in [(&mut self.agreed, &other.agreed), (&mut self.fault, &other.fault)] {
+            if own.is_empty() {
+                own.clone_from(other);
+            }
+        }
+    }
 }
 
 impl Tally {
@@ -176,6 +203,7 @@ impl Tally {
             lag: Hdr::fine(),
             phases: Phases {
                 connect: Hdr::fine(),
+                handshake: Hdr::fine(),
                 send: Hdr::fine(),
                 wait: Hdr::fine(),
                 receive: Hdr::fine(),
@@ -203,6 +231,7 @@ impl Tally {
         self.sessions.add(&other.sessions);
         self.lines.connections += other.lines.connections;
         self.lines.conforming += other.lines.conforming;
+        self.handshakes.add(&other.handshakes);
         self.health.add(&other.health);
     }
 }
@@ -210,6 +239,7 @@ impl Tally {
 impl Phases {
     fn add(&mut self, other: &Self) {
         self.connect.add(&other.connect);
+        self.handshake.add(&other.handshake);
         self.send.add(&other.send);
         self.wait.add(&other.wait);
         self.receive.add(&other.receive);
@@ -312,6 +342,8 @@ pub(super) struct Second {
     pub(super) row: Row,
     pub(super) fates: Fates,
     pub(super) connected: u64,
+    /// Reason of the first handshake that failed, or nothing.
+    pub(super) tls_fault: String,
     pub(super) times: Hdr,
 }
 
@@ -325,6 +357,9 @@ impl Second {
         add!(own, row: offered, bytes, in_flight, connections, sessions, cpu_ns);
         own.lag_ns = own.lag_ns.max(row.lag_ns);
         self.connected += other.connected;
+        if self.tls_fault.is_empty() {
+            self.tls_fault.clone_from(&other.tls_fault);
+        }
         self.fates.add(&other.fates);
         self.times.add(&other.times);
     }

@@ -89,11 +89,12 @@ impl fmt::Display for Destination {
 
 /// Time that each address of a name is tried.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
-/// Port of a URL that names none.
-const PORT: u16 = 80;
+/// Ports of URLs that name none, http and https.
+const PORTS: [u16; 2] = [80, 443];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
+    pub is_https: bool,
     /// Host and port as given: the Host field.
     pub authority: String,
     /// Path and query.
@@ -101,28 +102,25 @@ pub struct Url {
 }
 
 impl Url {
-    /// Reads `http://HOST[:PORT][/TARGET]`.
+    /// Reads `http[s]://HOST[:PORT][/TARGET]`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if text.starts_with("https:") {
-            let what = "https is not spoken here, only plain HTTP/1.1: load the server's port for \
-                        http, or the one behind what ends its TLS";
-            return Err(what.to_owned());
-        }
-        let rest = text.strip_prefix("http://").unwrap_or(text);
+        let secure = text.strip_prefix("https://");
+        let is_https = secure.is_some();
+        let rest = secure.or(text.strip_prefix("http://")).unwrap_or(text);
         let (rest, _fragment) = rest.split_once('#').unwrap_or((rest, ""));
         if let Some((scheme, _)) = rest.split_once("://")
             && !scheme.contains(['/', '?'])
         {
-            return Err(format!("{text:?}: {scheme} is not spoken here, only http"));
+            return Err(format!("{text:?}: {scheme} is not spoken here, only http and https"));
         }
         let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let target = if target.starts_with('/') { target.into() } else { format!("/{target}") };
         let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
         if authority.is_empty() || !plain(authority) || !plain(&target) || authority.contains('@') {
             let hint = if text.starts_with('/') { ": say which host" } else { "" };
-            return Err(format!("{text:?} is not http://HOST[:PORT][/TARGET]{hint}"));
+            return Err(format!("{text:?} is not http[s]://HOST[:PORT][/TARGET]{hint}"));
         }
-        Ok(Self { authority: authority.to_owned(), target })
+        Ok(Self { is_https, authority: authority.to_owned(), target })
     }
 
     /// The server's address. Of several that its name has, the first that takes a connection, or
@@ -165,16 +163,21 @@ impl Url {
     }
 
     fn look_up(&self) -> Result<Vec<SocketAddr>, String> {
+        let port = self.default_port();
         let with_port = self.authority.to_socket_addrs();
-        let found = with_port.or_else(|_| format!("{}:{PORT}", self.authority).to_socket_addrs());
+        let found = with_port.or_else(|_| format!("{}:{port}", self.authority).to_socket_addrs());
         found.map(Iterator::collect).map_err(|error| format!("{}: {error}", self.authority))
+    }
+
+    fn default_port(&self) -> u16 {
+        PORTS[usize::from(self.is_https)]
     }
 
     /// Host without brackets, and port; `None` for a port that is none.
     pub(super) fn host_and_port(&self) -> (&str, Option<u16>) {
         let (host, port) = match self.authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
-            _ => (self.authority.as_str(), Some(PORT)),
+            _ => (self.authority.as_str(), Some(self.default_port())),
         };
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         (bare.unwrap_or(host), port)
@@ -197,7 +200,8 @@ mod tests {
             ("http://127.0.0.1:80#/x", Some(("127.0.0.1:80", "/"))),
             ("127.0.0.1:80/x?to=http://h/", Some(("127.0.0.1:80", "/x?to=http://h/"))),
             ("ftp://x/", None),
-            ("https://localhost/", None),
+            ("https://localhost/x", Some(("localhost", "/x"))),
+            ("https:localhost", None),
             ("http:///x", None),
             ("http://user@host/", None),
             ("http://host/a b", None),
@@ -249,8 +253,10 @@ mod tests {
             ("[::1]", ("::1", Some(80))),
             ("[::1]:81", ("::1", Some(81))),
             ("a.test:x", ("a.test", None)),
+            ("https://a.test", ("a.test", Some(443))),
+            ("https://[::1]:80", ("::1", Some(80))),
         ] {
-            let url = Url { authority: authority.to_owned(), target: String::new() };
+            let url = Url::parse(authority).unwrap();
             assert_eq!(url.host_and_port(), expected, "{authority}");
         }
     }

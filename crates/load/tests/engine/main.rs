@@ -8,6 +8,7 @@ mod lies;
 mod models;
 mod offers;
 mod opinions;
+mod secure;
 mod server;
 
 use regatta_load::engine::{LoadOptions, Model, Outcome, Plan, Rate, Watch, perform};

@@ -1,5 +1,6 @@
 //! A server that does what a test says: a thread per connection, over the standard library.
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,13 +30,15 @@ pub(crate) struct Answer {
     /// Pieces, each written on its own with a pause between.
     pub(crate) pieces: Vec<Vec<u8>>,
     pub(crate) close: bool,
+    /// Close without the alert that ends a session of TLS.
+    pub(crate) cut: bool,
     /// Say nothing, and read on.
     pub(crate) never: bool,
 }
 
 impl Answer {
     pub(crate) fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { at: None, pieces: vec![bytes.into()], close: false, never: false }
+        Self { at: None, pieces: vec![bytes.into()], close: false, cut: false, never: false }
     }
 
     pub(crate) fn ok(body: &[u8]) -> Self {
@@ -56,8 +59,12 @@ impl Answer {
         Self { close: true, ..self }
     }
 
+    pub(crate) fn cut(self) -> Self {
+        Self { close: true, cut: true, ..self }
+    }
+
     pub(crate) fn never() -> Self {
-        Self { at: None, pieces: Vec::new(), close: false, never: true }
+        Self { at: None, pieces: Vec::new(), close: false, cut: false, never: true }
     }
 }
 
@@ -72,6 +79,21 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+        Self::begin(None, script)
+    }
+
+    /// The same over TLS.
+    pub(crate) fn over_tls(
+        config: ServerConfig,
+        script: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        Self::begin(Some(Arc::new(config)), script)
+    }
+
+    fn begin(
+        tls: Option<Arc<ServerConfig>>,
+        script: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let (script, asked): (Arc<Script>, _) = (Arc::new(script), Arc::default());
@@ -84,8 +106,11 @@ impl Server {
                 }
                 let Ok(stream) = stream else { continue };
                 let (script, asked) = (Arc::clone(&script), Arc::clone(&asked));
-                let number = Arc::clone(&number);
-                std::thread::spawn(move || drop(talk(stream, conn, &script, &asked, &number)));
+                let (number, tls) = (Arc::clone(&number), tls.clone());
+                std::thread::spawn(move || {
+                    let line = Line { conn, script: &*script, asked: &asked, number: &number };
+                    drop(line.serve(stream, tls));
+                });
             }
         });
         server
@@ -113,15 +138,38 @@ impl Drop for Server {
     }
 }
 
-fn talk(
-    mut stream: TcpStream,
+/// A connection of the server.
+struct Line<'a> {
     conn: u64,
-    script: &Arc<Script>,
-    asked: &Mutex<Vec<Asked>>,
-    number: &AtomicU64,
-) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let from = stream.peer_addr()?.ip();
+    script: &'a Script,
+    asked: &'a Mutex<Vec<Asked>>,
+    number: &'a AtomicU64,
+}
+
+impl Line<'_> {
+    fn serve(self, stream: TcpStream, tls: Option<Arc<ServerConfig>>) -> std::io::Result<()> {
+        stream.set_nodelay(true)?;
+        let from = stream.peer_addr()?.ip();
+        let Some(tls) = tls else {
+            return talk(&self, stream, from).map(drop);
+        };
+        let session = ServerConnection::new(tls).map_err(std::io::Error::other)?;
+        let (mut stream, cut) = talk(&self, StreamOwned::new(session, stream), from)?;
+        if !cut {
+            stream.conn.send_close_notify();
+            stream.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// Serves until the client or the script ends it. Whether the script cuts it off.
+fn talk<S: Read + Write>(
+    line: &Line<'_>,
+    mut stream: S,
+    from: IpAddr,
+) -> std::io::Result<(S, bool)> {
+    let Line { conn, script, asked, number } = *line;
     let (mut held, mut buffer) = (Vec::new(), [0; 8192]);
     for on_conn in 0.. {
         let end = loop {
@@ -130,7 +178,7 @@ fn talk(
             }
             let n = stream.read(&mut buffer)?;
             if n == 0 {
-                return Ok(());
+                return Ok((stream, false));
             }
             held.extend_from_slice(&buffer[..n]);
         };
@@ -151,16 +199,16 @@ fn talk(
                 std::thread::sleep(Duration::from_millis(1));
             }
             stream.write_all(bytes)?;
-        }
-        if answer.close {
-            return Ok(());
+            stream.flush()?;
         }
         if answer.never {
             while stream.read(&mut buffer)? > 0 {}
-            return Ok(());
+        }
+        if answer.close || answer.never {
+            return Ok((stream, answer.cut));
         }
     }
-    Ok(())
+    Ok((stream, false))
 }
 
 /// A queue, first come first served, whose service times are given: what it says is known.
