@@ -370,7 +370,7 @@ impl Run<'_> {
             }
             Model::Open { rate, connections_max } => {
                 let most = connections_max.map_or(u64::MAX, |all| plan.share(worker, all.into()));
-                let most = most.min(descriptors);
+                let most = plan.places(most.min(descriptors));
                 let mut play = Open::new(plan, worker, rate, most, times.start);
                 play::run(&mut core, &mut play, times, stop, &mut tell)?;
             }

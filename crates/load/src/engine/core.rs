@@ -3,6 +3,7 @@
 
 use super::expect::{Check, Head, Known};
 use super::fate::Fate;
+use super::http2::{Http2, Stream};
 use super::options::Model;
 use super::plan::Plan;
 use super::secure::{CIPHER_BYTES, Secure};
@@ -75,6 +76,10 @@ pub(super) struct Conn {
     pub(super) fd: Option<OwnedFd>,
     /// TLS on it; `None` in the clear, and until the connection is made.
     pub(super) secure: Option<Box<Secure>>,
+    /// Streams on it, in HTTP/2.
+    pub(super) http2: Option<Box<Http2>>,
+    /// State of a place without a socket, which asks on a stream of another.
+    pub(super) stream: Option<Box<Stream>>,
     generation: u32,
     pub(super) owner: u32,
     /// Not made yet, or in the handshake.
@@ -147,6 +152,12 @@ pub(super) struct Core<'p> {
     pub(super) heads: Vec<Known>,
     pub(super) conns: Vec<Conn>,
     pub(super) poll: Exact,
+    /// Stream places of a connection; 0: HTTP/1.1.
+    pub(super) streams: u32,
+    /// Connections that may have room for further places.
+    pub(super) roomy: Vec<ConnId>,
+    /// Connections with frames to send.
+    pub(super) listed: Vec<ConnId>,
     free: Vec<u32>,
     pub(super) failed: Vec<(ConnId, Fate)>,
     next_source: usize,
@@ -177,6 +188,9 @@ impl<'p> Core<'p> {
             heads: vec![Known::default(); plan.script.targets.len()],
             conns: Vec::new(),
             poll: Exact::new()?,
+            streams: plan.streams,
+            roomy: Vec::new(),
+            listed: Vec::new(),
             free: Vec::new(),
             failed: Vec::new(),
             next_source: usize::try_from(worker).unwrap_or(0) * 7,
@@ -188,7 +202,9 @@ impl<'p> Core<'p> {
     /// Whether this is still the connection that the id was given to.
     pub(super) fn is_open(&self, conn: ConnId) -> bool {
         let found = self.conns.get(conn.at());
-        found.is_some_and(|c| c.fd.is_some() && ConnId::new(conn.at(), c.generation) == conn)
+        found.is_some_and(|c| {
+            (c.fd.is_some() || c.stream.is_some()) && ConnId::new(conn.at(), c.generation) == conn
+        })
     }
 
     /// Whether a request is in flight on it.
@@ -214,8 +230,22 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// Starts a connection for `owner` on a line of that speed (0: the load's).
+    /// Starts a connection for `owner` on a line of that speed (0: the load's). In HTTP/2 it is a
+    /// place on a connection, which may be there already.
     pub(super) fn open(&mut self, owner: u32, bits_per_s: u32) -> Result<ConnId, Fate> {
+        if self.streams > 0 { self.open_place(owner) } else { self.open_conn(owner, bits_per_s) }
+    }
+
+    /// An unused place in the table.
+    pub(super) fn place(&mut self) -> usize {
+        let at = self.free.pop().map_or(self.conns.len(), |at| index(at.into()));
+        if at == self.conns.len() {
+            self.conns.push(Conn::closed());
+        }
+        at
+    }
+
+    pub(super) fn open_conn(&mut self, owner: u32, bits_per_s: u32) -> Result<ConnId, Fate> {
         self.tally.connects += 1;
         let all = self.plan.options.line_bits_per_s;
         let all = u32::try_from(all.unwrap_or(0)).unwrap_or(u32::MAX);
@@ -229,10 +259,7 @@ impl<'p> Core<'p> {
             &Destination::Inet(to) => connect(&ConnectSpec { to, from, recv_buffer_bytes }),
             Destination::Unix(path) => connect_unix(path),
         };
-        let at = self.free.pop().map_or(self.conns.len(), |at| index(at.into()));
-        if at == self.conns.len() {
-            self.conns.push(Conn::closed());
-        }
+        let at = self.place();
         let key = ConnId::new(at, self.conns[at].generation);
         let made = made.and_then(|fd| self.poll.add(fd.as_fd(), key.0).map(|()| fd));
         let fd = match made {
@@ -264,13 +291,18 @@ impl<'p> Core<'p> {
         let conn = &mut self.conns[at];
         let start = if conn.connecting && conn.flights.is_empty() { conn.opened } else { now };
         conn.flights.push_back(Flight { order, start, begun: 0, sent: 0, first: 0, floor });
-        if !conn.connecting {
+        if conn.stream.is_some() {
+            self.ask(at);
+        } else if !conn.connecting {
             self.flush(at);
         }
     }
 
     /// Sends what is not yet sent, until the kernel takes no more.
     fn flush(&mut self, at: usize) {
+        if self.conns[at].http2.is_some() {
+            return self.flush_frames(at);
+        }
         if self.conns[at].secure.is_some() {
             return self.flush_secure(at);
         }
@@ -387,14 +419,19 @@ impl<'p> Core<'p> {
         if conn.flights.is_empty() {
             self.deadline(id.at(), u64::MAX);
         }
+        self.begin_streams(id);
     }
 
     /// The next connection that failed outside of a receive.
     pub(super) fn failure(&mut self) -> Option<(ConnId, Broken)> {
         while let Some((conn, fate)) = self.failed.pop() {
-            if self.is_open(conn) {
+            if !self.is_open(conn) {
+                continue;
+            }
+            if self.conns[conn.at()].http2.is_none() {
                 return Some((conn, self.end(conn, fate)));
             }
+            self.shatter(conn, fate);
         }
         None
     }
@@ -412,6 +449,10 @@ impl<'p> Core<'p> {
             if deadline < u64::MAX {
                 self.deadline(at, deadline);
             }
+            return None;
+        }
+        if conn.http2.is_some() {
+            self.shatter(id, Fate::Timeout);
             return None;
         }
         Some(self.end(id, Fate::Timeout))
@@ -470,13 +511,17 @@ impl<'p> Core<'p> {
         if let Some(Line { bytes, busy, .. }) = conn.line.take() {
             self.tally.lines.count(bytes, busy);
         }
+        let (stream, has_socket) = (conn.stream.take(), conn.fd.is_some());
         let generation = conn.generation.wrapping_add(1);
         // What it had allocated is used again.
         let mut flights = core::mem::take(&mut conn.flights);
         flights.clear();
         *conn = Conn { generation, flights, ..Conn::closed() };
         self.free.push(crate::number::id(id.at()));
-        self.open -= 1;
+        self.open -= u64::from(has_socket);
+        if let Some(stream) = stream {
+            self.leave(id, &stream);
+        }
     }
 
     /// All requests in flight have run out of time: the run is over.

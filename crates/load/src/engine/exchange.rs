@@ -28,6 +28,8 @@ pub(super) enum Step {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
+    /// Connection of the exchange, or in HTTP/2 its place.
+    pub(super) conn: ConnId,
     pub(super) owner: u32,
     pub(super) keep: bool,
 }
@@ -46,6 +48,9 @@ impl Core<'_> {
     #[inline]
     pub(super) fn advance(&mut self, id: ConnId) -> Step {
         let at = id.at();
+        if self.conns[at].http2.is_some() {
+            return self.advance_streams(id);
+        }
         loop {
             if self.input.at < self.input.end {
                 match self.consume(at) {
@@ -90,7 +95,7 @@ impl Core<'_> {
     }
 
     /// Whether a slow line may read now; if not, it is woken up when it may.
-    fn may_read(&mut self, id: ConnId) -> bool {
+    pub(super) fn may_read(&mut self, id: ConnId) -> bool {
         let conn = &mut self.conns[id.at()];
         let Some(line) = conn.line.as_mut().filter(|line| line.next > self.now) else {
             return true;
@@ -111,7 +116,7 @@ impl Core<'_> {
         }
     }
 
-    fn receive(&mut self, at: usize) -> io::Result<usize> {
+    pub(super) fn receive(&mut self, at: usize) -> io::Result<usize> {
         let conn = &mut self.conns[at];
         let Some(fd) = &conn.fd else { return Ok(0) };
         if conn.secure.is_some() {
@@ -236,7 +241,7 @@ impl Core<'_> {
         let most = self.plan.options.requests_per_connection.unwrap_or(0);
         let keep = keep && (most == 0 || conn.replies < most);
         conn.unsent = conn.unsent.saturating_sub(1);
-        let owner = conn.owner;
+        let (id, owner) = (conn.id(at), conn.owner);
         let mut extra = false;
         if conn.flights.is_empty() {
             conn.deadline = u64::MAX;
@@ -252,6 +257,13 @@ impl Core<'_> {
             self.forget_input();
             fate = Fate::Malformed;
         }
+        self.answer(&flight, head, fate, bytes);
+        Reply { conn: id, owner, keep: keep && !extra }
+    }
+
+    /// Records an exchange that has a whole answer.
+    #[inline]
+    pub(super) fn answer(&mut self, flight: &Flight, head: Head, fate: Fate, bytes: u64) {
         let class = usize::from(head.status / 100).min(5);
         if (self.from..self.until).contains(&flight.order.due) {
             self.tally.statuses[class] += 1;
@@ -259,12 +271,11 @@ impl Core<'_> {
                 *self.tally.codes.entry(head.status).or_default() += 1;
             }
         }
-        self.record(&flight, fate, bytes);
-        Reply { owner, keep: keep && !extra }
+        self.record(flight, fate, bytes);
     }
 
     #[inline]
-    fn judge(&mut self, flight: &Flight, head: Head, check: &Check, bytes: u64) -> Fate {
+    pub(super) fn judge(&mut self, flight: &Flight, head: Head, check: &Check, bytes: u64) -> Fate {
         let target = &self.plan.script.targets[index(flight.order.target.into())];
         let verifies = !matches!(target.expect, Expect::Unknown);
         // A part of a file is not compared.

@@ -309,7 +309,11 @@ pub(super) enum Coded {
 
 impl Coded {
     fn read(fields: &regatta_http::Fields<'_>) -> Self {
-        let Some(value) = fields.get("content-encoding") else { return Self::No };
+        fields.get("content-encoding").map_or(Self::No, Self::of)
+    }
+
+    /// The coding that a Content-Encoding names.
+    pub(super) fn of(value: &[u8]) -> Self {
         let value = value.trim_ascii();
         if value.eq_ignore_ascii_case(b"identity") {
             return Self::No;

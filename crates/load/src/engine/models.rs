@@ -35,7 +35,7 @@ const STAGGER_NS: u64 = 20_000;
 impl Closed {
     pub(super) fn new(plan: &Plan, worker: u32, connections: u32, think: Duration) -> Self {
         Self {
-            slots: vec![None; index(plan.share(worker, connections.into()))],
+            slots: vec![None; index(plan.places(plan.share(worker, connections.into())))],
             next: worker.into(),
             step: plan.workers.into(),
             worker: worker.into(),

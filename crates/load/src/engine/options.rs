@@ -1,6 +1,7 @@
 //! Options of a load: plain values, checked all at once. What they leave open, the workload says.
 
 use super::arrivals::{Arrivals, Rate, Stretch};
+use super::http2::ProtocolOptions;
 use super::secure::TlsOptions;
 use super::slo::{Slo, parse_time};
 use super::url::{RouteOptions, Url};
@@ -94,6 +95,8 @@ pub struct LoadOptions {
     pub route: RouteOptions,
     #[command(flatten)]
     pub tls: TlsOptions,
+    #[command(flatten)]
+    pub protocol: ProtocolOptions,
     /// Arrival of requests.
     #[arg(skip)]
     pub model: Model,
@@ -234,6 +237,9 @@ fn parse_length(text: &str) -> Result<Duration, String> {
 }
 
 fn parse_method(text: &str) -> Result<Method, String> {
+    if text.parse::<u32>().is_ok() {
+        return Err(format!("-m is the method; what is -m in h2load is --streams {text}"));
+    }
     match Method::from_text(text.as_bytes()) {
         Method::Other | Method::Connect => {
             Err("the methods are GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS and TRACE".to_owned())
@@ -280,6 +286,7 @@ impl LoadOptions {
             Err(problem) => problems.push(problem),
         }
         problems.extend(self.route.problem());
+        problems.extend(self.protocol.problem(&self.model));
         let workers = self.workers();
         if workers > WORKERS_MAX {
             problems.push(format!("{workers} threads: at most {WORKERS_MAX}"));
@@ -618,7 +625,8 @@ mod tests {
         assert_eq!(parse_length("1.5s"), Ok(Duration::from_millis(1_500)));
         assert!(parse_length("1.5").is_err() && parse_length("").is_err());
         assert_eq!(parse_method("PUT"), Ok(Method::Put));
-        for text in ["32", "get", "CONNECT", ""] {
+        assert!(parse_method("32").unwrap_err().contains("--streams 32"));
+        for text in ["get", "CONNECT", ""] {
             assert!(parse_method(text).unwrap_err().contains("POST"), "{text}");
         }
         let mut options = LoadOptions::new("http://127.0.0.1/", Model::default());

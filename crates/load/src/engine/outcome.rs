@@ -29,6 +29,9 @@ pub struct Outcome {
     pub model: String,
     /// Load of the model, in words.
     pub load: String,
+    /// `http/1.1` or `h2`.
+    #[serde(default)]
+    pub protocol: String,
     pub workload: Option<Taken>,
     pub seed: u64,
     pub started_unix_ms: u64,
@@ -133,6 +136,7 @@ impl Outcome {
         Self {
             model: model_name(&plan.options.model).to_owned(),
             load: load_of(plan),
+            protocol: if plan.streams > 0 { "h2" } else { "http/1.1" }.to_owned(),
             workload: plan.taken.clone(),
             seed: plan.options.seed,
             seconds: seconds(wall_ns),
@@ -244,10 +248,15 @@ fn load_of(plan: &Plan) -> String {
         format!("{} per second, {arrivals} arrivals", parts.collect::<Vec<_>>().join(", then "))
     };
     match &plan.options.model {
-        Model::Closed { connections, think } => match think.filter(|think| !think.is_zero()) {
-            None => format!("{connections} connections, no think time"),
-            Some(think) => format!("{connections} connections, think time {think:?}"),
-        },
+        Model::Closed { connections, think } => {
+            let think = think.filter(|think| !think.is_zero());
+            let think = think.map_or("no think time".to_owned(), |t| format!("think time {t:?}"));
+            let streams = match plan.streams {
+                0 => String::new(),
+                streams => format!(" of {streams} streams"),
+            };
+            format!("{connections} connections{streams}, {think}")
+        }
         Model::Open { rate: offered, .. } => format!("requests {}", rate(offered)),
         Model::PartlyOpen { session_rate: Some(offered), .. } => {
             format!("sessions {}", rate(offered))

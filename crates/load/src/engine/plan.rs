@@ -2,6 +2,7 @@
 //! the bytes that go out, and the sessions that name them.
 
 use super::expect::{Expect, Local, Written};
+use super::http2;
 use super::options::{LoadOptions, Model, Taken, Verify, take_up};
 use super::secure::TlsSetup;
 use super::url::{Destination, Url};
@@ -45,6 +46,8 @@ pub struct Plan {
     servers: Vec<Destination>,
     /// Settings of TLS; `None`: in the clear.
     pub(super) tls: Option<TlsSetup>,
+    /// Streams of each connection that carry requests; 0: HTTP/1.1.
+    pub(super) streams: u32,
     /// Addresses that connections come from, in turn; empty: the kernel's choice.
     sources: Vec<IpAddr>,
     pub(super) script: Script,
@@ -80,7 +83,9 @@ impl Plan {
         let url = Url::parse(&options.url)?;
         let servers = options.route.destinations(&url)?;
         let (host, _) = url.host_and_port();
-        let tls = url.is_https.then(|| options.tls.set_up(host, &[b"http/1.1"])).transpose()?;
+        let streams = options.protocol.streams();
+        let protocol: &[u8] = if streams > 0 { http2::PROTOCOL } else { b"http/1.1" };
+        let tls = url.is_https.then(|| options.tls.set_up(host, &[protocol])).transpose()?;
         let mut options = options.clone();
         let mut maker = Maker::new(&url, &mut options)?;
         let order = if let Model::PartlyOpen { sessions, .. } = &options.model {
@@ -117,6 +122,7 @@ impl Plan {
             sources: sources(&options, &servers)?,
             servers,
             tls,
+            streams,
             order,
             sizes: script.number_sizes(),
             clients,
@@ -149,6 +155,11 @@ impl Plan {
     pub(super) fn share(&self, worker: u32, whole: u64) -> u64 {
         let workers = u64::from(self.workers);
         whole / workers + u64::from(u64::from(worker) < whole % workers)
+    }
+
+    /// Requests that `connections` carry at a time.
+    pub(super) fn places(&self, connections: u64) -> u64 {
+        connections.saturating_mul(self.streams.max(1).into())
     }
 
     /// Think time after a burst, nanoseconds.
@@ -193,8 +204,12 @@ fn has_field(options: &LoadOptions, name: &str) -> bool {
 struct Maker {
     script: Script,
     made: HashMap<(&'static str, String, Vec<u8>), u32>,
-    /// Field lines of every request, the Host first, each with its line end.
+    url: Url,
+    /// Fields of every request.
+    own_fields: Vec<(String, String)>,
+    /// The same as lines, the Host first, each with its line end.
     fields: String,
+    is_http2: bool,
     /// Method where the request says GET.
     method: Method,
     verify: Verify,
@@ -240,7 +255,10 @@ impl Maker {
         Ok(Self {
             script: Script::default(),
             made: HashMap::new(),
+            url: url.clone(),
+            own_fields: options.fields.clone(),
             fields,
+            is_http2: options.protocol.http2,
             method: options.method(),
             verify,
             files,
@@ -316,15 +334,45 @@ impl Maker {
             _ => (Expect::Unknown, request.reply_bytes),
         };
         let class = size.map_or(CLASS_UNKNOWN, files::class_of);
-        let mut head = format!("{} {} HTTP/1.1\r\n{}", key.0, key.1, self.fields);
+        let head = match self.is_http2 {
+            true => self.block(method, request)?,
+            false => self.head(method, request),
+        };
+        let block_bytes = head.len();
+        let bytes = [head.as_slice(), request.contents].concat().into();
+        let number = id(self.script.targets.len());
+        let target = Target { bytes, block_bytes, method, size, class, slot: 0, expect };
+        self.script.targets.push(target);
+        self.made.insert(key, number);
+        Ok(number)
+    }
+
+    /// Head of a request in HTTP/1.1.
+    fn head(&self, method: Method, request: Request<'_>) -> Vec<u8> {
+        let method = method.name();
+        let mut head = format!("{method} {} HTTP/1.1\r\n{}", request.target, self.fields);
         if !request.contents.is_empty() {
             head += &format!("Content-Length: {}\r\n", request.contents.len());
         }
-        let bytes = [head.as_bytes(), b"\r\n", request.contents].concat().into();
-        let number = id(self.script.targets.len());
-        self.script.targets.push(Target { bytes, method, size, class, slot: 0, expect });
-        self.made.insert(key, number);
-        Ok(number)
+        head += "\r\n";
+        head.into_bytes()
+    }
+
+    /// Field block of a request in HTTP/2.
+    fn block(&self, method: Method, request: Request<'_>) -> Result<Vec<u8>, String> {
+        let mut block = Vec::new();
+        let mut fields = self.own_fields.clone();
+        if !request.contents.is_empty() {
+            fields.push(("content-length".to_owned(), request.contents.len().to_string()));
+        }
+        let scheme = if self.url.is_https { "https" } else { "http" };
+        let place = (self.url.authority.as_str(), request.target);
+        http2::write_request(&mut block, method, scheme, place, &fields);
+        let (bytes, most) = (block.len(), http2::REQUEST_BLOCK_BYTES_MAX);
+        if bytes > most {
+            return Err(format!("fields of {bytes} bytes: HTTP/2 sends at most {most} here"));
+        }
+        Ok(block)
     }
 
     /// Loads the logs, one session of each in turn, so that each client's share is the same at all
@@ -430,6 +478,8 @@ fn sources(options: &LoadOptions, servers: &[Destination]) -> Result<Vec<IpAddr>
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) bytes: Box<[u8]>,
+    /// Bytes of the head, or in HTTP/2 of the field block; the others are the content.
+    pub(super) block_bytes: usize,
     pub(super) method: Method,
     pub(super) size: Option<u64>,
     /// Size class, 0 to 3; [`CLASS_UNKNOWN`] when the size is not known.

@@ -88,6 +88,7 @@ pub(super) fn run<P: Play>(
             }
             failures(core, play);
             arrivals(core, play);
+            core.flush_listed();
         }
     }
     // The last second, which is not a whole one.
@@ -117,7 +118,7 @@ fn go_on<P: Play>(core: &mut Core<'_>, play: &mut P, conn: ConnId) {
         match core.advance(conn) {
             Step::Wait => return,
             Step::Reply(reply) => {
-                play.reply(core, conn, reply);
+                play.reply(core, reply.conn, reply);
                 if !core.is_open(conn) {
                     core.forget_input();
                     return;
@@ -199,6 +200,7 @@ impl Turn {
             ring(core, play, due, alarm);
         }
         failures(core, play);
+        core.flush_listed();
         false
     }
 
@@ -444,7 +446,8 @@ impl<'p> Idle<'p> {
         wanted: u32,
         stopped: &mut dyn FnMut() -> bool,
     ) -> Result<Self, String> {
-        let core = Core::new(plan, 0).map_err(|error| format!("idle connections: {error}"))?;
+        let mut core = Core::new(plan, 0).map_err(|error| format!("idle connections: {error}"))?;
+        core.streams = core.streams.min(1);
         let held = HeldOpen {
             answered: vec![false; index(wanted.into())],
             empty: (0..wanted).collect(),
@@ -494,6 +497,7 @@ impl<'p> Idle<'p> {
                 Err(fate) => held.fail(number, fate),
             }
         }
+        core.flush_listed();
         let changes = core.poll.wait(Some(wait)).map_err(|e| format!("idle connections: {e}"))?;
         core.now = clock::nanos();
         for at in 0..changes {
@@ -506,6 +510,7 @@ impl<'p> Idle<'p> {
             ring(core, held, due, alarm);
         }
         failures(core, held);
+        core.flush_listed();
         held.done.least = held.done.least.min(held.count);
         Ok(())
     }

@@ -4,6 +4,7 @@
 
 use super::core::{ConnId, Core};
 use super::fate::Fate;
+use super::http2::PROTOCOL;
 use crate::number::index;
 use clap::Args;
 use regatta_sys::{clock, recv, send_last};
@@ -192,6 +193,11 @@ impl Secure {
         self.session.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
+    /// Whether ALPN agreed on this protocol.
+    pub(super) fn speaks(&self, protocol: &[u8]) -> bool {
+        self.session.alpn_protocol() == Some(protocol)
+    }
+
     /// Version, cipher suite and application protocol, in words.
     pub(super) fn describe(&self) -> String {
         let version = self.session.protocol_version();
@@ -299,6 +305,10 @@ impl Core<'_> {
     fn shaken(&mut self, id: ConnId) {
         let conn = &mut self.conns[id.at()];
         let Some(secure) = &conn.secure else { return };
+        if self.plan.streams > 0 && !secure.speaks(PROTOCOL) {
+            let what = "the server does not agree to HTTP/2 (h2 in ALPN); leave out --http2";
+            return self.distrust(id, &Error::General(what.to_owned()));
+        }
         // Content may have come with its last bytes.
         conn.more = true;
         self.now = clock::nanos();

@@ -10,6 +10,7 @@ mod offers;
 mod opinions;
 mod secure;
 mod server;
+mod streams;
 
 use regatta_load::engine::{LoadOptions, Model, Outcome, Plan, Rate, Watch, perform};
 use regatta_testkit::folder::Folder;
