@@ -6,6 +6,7 @@
 //! `docs/load.md`.
 
 pub mod arrivals;
+mod asking;
 pub mod cli;
 mod core;
 mod exchange;
@@ -26,6 +27,7 @@ mod tally;
 mod url;
 
 pub use arrivals::{Arrivals, Rate};
+pub use asking::RequestOptions;
 pub use cli::{Watch, perform};
 pub use fate::{Fate, Fates};
 pub use http2::ProtocolOptions;

@@ -1,6 +1,7 @@
 //! Options of a load: plain values, checked all at once. What they leave open, the workload says.
 
 use super::arrivals::{Arrivals, Rate, Stretch};
+use super::asking::RequestOptions;
 use super::http2::ProtocolOptions;
 use super::secure::TlsOptions;
 use super::slo::{Slo, parse_time};
@@ -131,13 +132,8 @@ pub struct LoadOptions {
     /// A header field for every request; may be repeated.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
     pub fields: Vec<(String, String)>,
-    // Where no log says otherwise.
-    /// Method of the requests, -m or -X; by default GET.
-    #[arg(long, short = 'm', visible_short_alias = 'X', value_parser = parse_method)]
-    pub method: Option<Method>,
-    /// Send HEAD requests.
-    #[arg(long, conflicts_with = "method")]
-    pub head: bool,
+    #[command(flatten)]
+    pub request: RequestOptions,
     // On the wire. In the partly-open model httperf's: armed at the connect, at each partial send,
     // when sent (plus `think_timeout`), and at the first byte of the reply. In the others: for the
     // whole exchange from the first byte sent, and for the connect.
@@ -236,7 +232,7 @@ fn parse_length(text: &str) -> Result<Duration, String> {
     if is_number { parse_time(&format!("{text}s")) } else { parse_time(text) }
 }
 
-fn parse_method(text: &str) -> Result<Method, String> {
+pub(super) fn parse_method(text: &str) -> Result<Method, String> {
     if text.parse::<u32>().is_ok() {
         return Err(format!("-m is the method; what is -m in h2load is --streams {text}"));
     }
@@ -307,9 +303,11 @@ impl LoadOptions {
         if let Some(Err(found)) = self.slo.as_deref().map(Slo::parse) {
             problems.extend(found);
         }
-        for (name, value) in &self.fields {
+        let kind = self.request.content_type.iter();
+        let kind = kind.map(|value| ("Content-Type".to_owned(), value.clone()));
+        for (name, value) in self.fields.iter().cloned().chain(kind) {
             let bad = |text: &str| text.bytes().any(|b| b < 0x20 || b == 0x7f);
-            if name.is_empty() || bad(name) || name.contains([':', ' ']) || bad(value) {
+            if name.is_empty() || bad(&name) || name.contains([':', ' ']) || bad(&value) {
                 problems.push(format!("{name:?}: {value:?} is not a field line"));
             }
         }
@@ -320,11 +318,6 @@ impl LoadOptions {
             problems.push(what.to_owned());
         }
         problems
-    }
-
-    /// Method of requests whose log does not say otherwise.
-    pub(super) fn method(&self) -> Method {
-        self.method.unwrap_or(if self.head { Method::Head } else { Method::Get })
     }
 
     /// Threads, all processes together.
@@ -629,12 +622,6 @@ mod tests {
         for text in ["get", "CONNECT", ""] {
             assert!(parse_method(text).unwrap_err().contains("POST"), "{text}");
         }
-        let mut options = LoadOptions::new("http://127.0.0.1/", Model::default());
-        assert_eq!(options.method(), Method::Get);
-        options.head = true;
-        assert_eq!(options.method(), Method::Head);
-        options.method = Some(Method::Put);
-        assert_eq!(options.method(), Method::Put);
     }
 
     #[test]

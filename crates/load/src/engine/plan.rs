@@ -88,15 +88,18 @@ impl Plan {
         let tls = url.is_https.then(|| options.tls.set_up(host, &[protocol])).transpose()?;
         let mut options = options.clone();
         let mut maker = Maker::new(&url, &mut options)?;
-        let order = if let Model::PartlyOpen { sessions, .. } = &options.model {
+        let mut order: Vec<u32> = if let Model::PartlyOpen { sessions, .. } = &options.model {
             maker.load(sessions)?;
             Vec::new()
         } else if options.requests_from.is_empty() {
-            vec![maker.target(Request::get(&url.target))?]
+            let targets = options.request.targets(&url)?;
+            let made = targets.iter().map(|target| maker.target(Request::get(target)));
+            made.collect::<Result<_, String>>()?
         } else {
             maker.load(&options.requests_from)?;
             maker.script.steps.iter().map(|step| step.target).collect()
         };
+        options.request.arrange(&mut order, options.seed);
         let Maker { mut script, taken, altered, written, .. } = maker;
         if let Model::PartlyOpen { session_rate: None, .. } = options.model
             && script.sessions.iter().any(|part| part.at_us.is_none())
@@ -210,8 +213,10 @@ struct Maker {
     /// The same as lines, the Host first, each with its line end.
     fields: String,
     is_http2: bool,
-    /// Method where the request says GET.
+    /// Method and content where the request says GET.
     method: Method,
+    content: Arc<[u8]>,
+    content_type: Option<String>,
     verify: Verify,
     files: Option<FileSet>,
     /// Bytes held for comparison.
@@ -259,7 +264,9 @@ impl Maker {
             own_fields: options.fields.clone(),
             fields,
             is_http2: options.protocol.http2,
-            method: options.method(),
+            method: options.request.method(),
+            content: options.request.content()?.into(),
+            content_type: options.request.content_type.clone(),
             verify,
             files,
             copied: 0,
@@ -321,11 +328,16 @@ impl Maker {
 
     /// Adds the request, if it is new, and answers which it is.
     fn target(&mut self, request: Request<'_>) -> Result<u32, String> {
-        let method = match request.method {
-            Method::Get => self.method,
-            method => method,
+        let content = Arc::clone(&self.content);
+        let own = request.contents;
+        let (method, request) = match request.method {
+            Method::Get if own.is_empty() => {
+                (self.method, Request { contents: &content, ..request })
+            }
+            Method::Get => (self.method, request),
+            method => (method, request),
         };
-        let key = (method.name(), request.target.to_owned(), request.contents.to_vec());
+        let key = (method.name(), request.target.to_owned(), own.to_vec());
         if let Some(&target) = self.made.get(&key) {
             return Ok(target);
         }
@@ -353,6 +365,9 @@ impl Maker {
         let mut head = format!("{method} {} HTTP/1.1\r\n{}", request.target, self.fields);
         if !request.contents.is_empty() {
             head += &format!("Content-Length: {}\r\n", request.contents.len());
+            if let Some(kind) = &self.content_type {
+                head += &format!("Content-Type: {kind}\r\n");
+            }
         }
         head += "\r\n";
         head.into_bytes()
@@ -364,6 +379,7 @@ impl Maker {
         let mut fields = self.own_fields.clone();
         if !request.contents.is_empty() {
             fields.push(("content-length".to_owned(), request.contents.len().to_string()));
+            fields.extend(self.content_type.iter().map(|k| ("content-type".to_owned(), k.clone())));
         }
         let scheme = if self.url.is_https { "https" } else { "http" };
         let place = (self.url.authority.as_str(), request.target);

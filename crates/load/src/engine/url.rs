@@ -173,6 +173,12 @@ impl Url {
         PORTS[usize::from(self.is_https)]
     }
 
+    /// Scheme, host and port, for comparison.
+    pub(super) fn origin(&self) -> String {
+        let scheme = if self.is_https { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority.to_ascii_lowercase())
+    }
+
     /// Host without brackets, and port; `None` for a port that is none.
     pub(super) fn host_and_port(&self) -> (&str, Option<u16>) {
         let (host, port) = match self.authority.rsplit_once(':') {

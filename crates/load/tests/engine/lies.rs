@@ -2,7 +2,7 @@
 
 use crate::server::{Answer, Asked, Server};
 use crate::{closed, load, ms, open, options, try_load};
-use regatta_load::engine::{Fate, LoadOptions, Model, Outcome, Stamp, Verify};
+use regatta_load::engine::{Fate, LoadOptions, Model, Outcome, RequestOptions, Stamp, Verify};
 use regatta_load::workload::content::Content;
 use regatta_testkit::folder::Folder;
 use std::time::Duration;
@@ -149,7 +149,8 @@ fn a_head_request_gets_no_body() {
         Answer::bytes("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
     });
     let options = options(&server.url("/"), closed(1));
-    let options = LoadOptions { head: true, count: Some(10), ..options };
+    let request = RequestOptions { head: true, ..RequestOptions::default() };
+    let options = LoadOptions { request, count: Some(10), ..options };
     assert_eq!(load(&options).fates.get(Fate::Good), 10);
 }
 

@@ -4,7 +4,7 @@ use crate::server::{Answer, Asked, Server};
 use crate::{closed, load, ms, open, options, replay, try_load};
 use regatta_http::Method;
 use regatta_load::engine::{
-    Fate, LoadOptions, Model, Outcome, Plan, Resolved, RouteOptions, Watch, perform,
+    Fate, LoadOptions, Model, Outcome, Plan, RequestOptions, Resolved, RouteOptions, Watch, perform,
 };
 use regatta_testkit::folder::Folder;
 use std::collections::BTreeSet;
@@ -245,7 +245,7 @@ fn a_name_is_resolved_as_told() {
     let resolve = vec![Resolved { host: "site.test".to_owned(), port, ip: server.addr.ip() }];
     let options = LoadOptions {
         route: RouteOptions { resolve, ..RouteOptions::default() },
-        method: Some(Method::Put),
+        request: RequestOptions { method: Some(Method::Put), ..RequestOptions::default() },
         count: Some(5),
         ..options(&format!("http://site.test:{port}/a"), closed(2))
     };
@@ -280,4 +280,43 @@ fn a_unix_socket_is_loaded() {
     });
     let outcome = load(&options);
     assert_eq!((outcome.fates.get(Fate::Good), outcome.connected), (30, 3));
+}
+
+/// The log goes first: its own methods and contents stay.
+#[test]
+fn contents_go_with_requests_that_have_none() {
+    let server = Server::new(|_| Answer::ok(b"x"));
+    let log = Folder::new("log");
+    let path = log.join("log");
+    std::fs::write(&path, "/a\n/b method=PUT contents=\"own\"\n").unwrap();
+    let request = RequestOptions {
+        body: Some("GET /in-it HTTP/1.1\r\n\r\n".to_owned()),
+        content_type: Some("text/plain".to_owned()),
+        ..RequestOptions::default()
+    };
+    let options = options(&server.url("/"), closed(1));
+    let options = LoadOptions { request, requests_from: vec![path], count: Some(2), ..options };
+    assert_eq!(load(&options).fates.get(Fate::Good), 2);
+    let asked = server.asked();
+    for (asked, start, content) in [
+        (&asked[0], "POST /a HTTP/1.1\r\n", "GET /in-it HTTP/1.1\r\n\r\n"),
+        (&asked[1], "PUT /b HTTP/1.1\r\n", "own"),
+    ] {
+        assert!(asked.head.starts_with(start), "{}", asked.head);
+        assert!(asked.head.contains("\r\nContent-Type: text/plain\r\n"), "{}", asked.head);
+        assert_eq!(asked.content, content.as_bytes());
+    }
+}
+
+#[test]
+fn urls_of_a_file_are_asked_for_in_order() {
+    let server = Server::new(|_| Answer::ok(b"x"));
+    let folder = Folder::new("urls");
+    let path = folder.join("urls");
+    std::fs::write(&path, format!("/a\n{}\n/c\n", server.url("/b"))).unwrap();
+    let request = RequestOptions { urls: Some(path), ..RequestOptions::default() };
+    let options = options(&server.url("/"), closed(1));
+    let options = LoadOptions { request, count: Some(6), ..options };
+    assert_eq!(load(&options).fates.get(Fate::Good), 6);
+    assert_eq!(targets(&server.asked()), ["/a", "/b", "/c", "/a", "/b", "/c"]);
 }

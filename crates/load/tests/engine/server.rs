@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Asked {
     /// Request line and fields.
     pub(crate) head: String,
+    pub(crate) content: Vec<u8>,
     pub(crate) target: String,
     /// Number on the server and on its connection, from 0.
     pub(crate) number: u64,
@@ -184,11 +185,21 @@ fn talk<S: Read + Write>(
         };
         let head = String::from_utf8_lossy(&held[..end]).into_owned();
         held.drain(..end);
+        let length = head.split("Content-Length: ").nth(1).and_then(|rest| rest.lines().next());
+        let length = length.map_or(0, |length| length.parse().unwrap());
+        while held.len() < length {
+            let n = stream.read(&mut buffer)?;
+            if n == 0 {
+                return Ok((stream, false));
+            }
+            held.extend_from_slice(&buffer[..n]);
+        }
+        let content: Vec<u8> = held.drain(..length).collect();
         let target = head.split(' ').nth(1).unwrap_or("").to_owned();
         let number = number.fetch_add(1, Ordering::Relaxed);
         let followed = !held.is_empty();
         let at = Instant::now();
-        let request = Asked { head, target, number, on_conn, conn, from, at, followed };
+        let request = Asked { head, content, target, number, on_conn, conn, from, at, followed };
         let answer = script(&request);
         asked.lock().unwrap().push(request);
         if let Some(at) = answer.at {

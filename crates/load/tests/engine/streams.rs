@@ -2,11 +2,10 @@
 
 use crate::secure::Trust;
 use crate::{closed, load, ms, open, options, try_load};
-use regatta_http::Method;
 use regatta_http::h2::frame::{self, ErrorCode, Frame, FrameHead, FrameKind};
 use regatta_http::h2::hpack::{HpackDecoder, TABLE_BYTES_DEFAULT, write_field};
 use regatta_http::h2::{SettingId, write_settings};
-use regatta_load::engine::{Fate, LoadOptions, Plan, ProtocolOptions, Verify};
+use regatta_load::engine::{Fate, LoadOptions, Plan, ProtocolOptions, RequestOptions, Verify};
 use regatta_load::workload::content::Content;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{self, Read, Write};
@@ -294,9 +293,9 @@ fn fields_and_methods_are_those_of_the_options() {
         ("Host".to_owned(), "a.test".to_owned()),
         ("Connection".to_owned(), "close".to_owned()),
     ];
-    let method = Some(Method::Head);
+    let request = RequestOptions { head: true, ..RequestOptions::default() };
     let options = by_http2("http", addr, 1, 1);
-    let outcome = load(&LoadOptions { fields, method, count: Some(1), ..options });
+    let outcome = load(&LoadOptions { fields, request, count: Some(1), ..options });
     assert_eq!(outcome.fates.get(Fate::Good), 1, "{:?}", outcome.fates);
     let found = asked.lock().unwrap().clone();
     let found: Vec<_> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
