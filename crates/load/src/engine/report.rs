@@ -11,7 +11,7 @@ use regatta_sys::terminal;
 use serde_json::Value;
 use std::fmt::{self, Write};
 
-const QUANTILES: [(&str, f64); 6] =
+pub(super) const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
 const CLASSES: [&str; 5] = ["< 1 KiB", "< 10 KiB", "< 100 KiB", ">= 100 KiB", "unknown"];
 
@@ -175,13 +175,18 @@ fn write_spectrum(name: &str, spectrum: &Spectrum, out: &mut String) -> fmt::Res
         let at = spectrum.at(q);
         let text = match at.censored {
             true => bound(at),
-            // Fewer than ten samples lie beyond it: it is one of them, and no estimate.
-            false if q < 1.0 && all * (1.0 - q) < 10.0 => "-".to_owned(),
+            false if !is_reported(q, all) => "-".to_owned(),
             false => short(at.ns as f64),
         };
         write!(out, " {text:>9}")?;
     }
     writeln!(out, " {:>9}", short(spectrum.times.mean()))
+}
+
+/// Whether a quantile of so many samples is printed. With fewer than ten beyond, it is one of them
+/// and no estimate.
+pub(super) fn is_reported(q: f64, samples: f64) -> bool {
+    q >= 1.0 || samples * (1.0 - q) >= 10.0
 }
 
 /// A percentile among the failed: the least that it can be, or `failed` if that is unknown.
