@@ -72,6 +72,7 @@ fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
     writeln!(out, "verified   {:>12} bodies   {percent:>12.1} %", outcome.verified)?;
     writeln!(out)?;
     write_times(outcome, out)?;
+    write_histogram(outcome.latency(), out)?;
     write_parts(outcome, out)?;
     write_health(outcome, out)?;
     write_level(outcome, out)?;
@@ -197,6 +198,27 @@ fn bound(at: Percentile) -> String {
 fn write_hdr(name: &str, hdr: &Hdr, out: &mut String) -> fmt::Result {
     let spectrum = Spectrum { times: hdr.clone(), ..Spectrum::default() };
     write_spectrum(name, &spectrum, out)
+}
+
+/// Bars of the histogram, and columns of the longest.
+const BARS_MAX: usize = 14;
+const BAR_COLUMNS: u64 = 50;
+
+/// Draws the times of answers, in bins that each grow by the same factor. A bar that would be
+/// shorter than a column is a dot.
+fn write_histogram(spectrum: &Spectrum, out: &mut String) -> fmt::Result {
+    let bins = spectrum.times.bins(BARS_MAX);
+    let most = bins.iter().map(|bin| bin.1).max().unwrap_or(0);
+    if most == 0 {
+        return Ok(());
+    }
+    for (end, count) in bins {
+        let columns = usize::try_from(count * BAR_COLUMNS / most).unwrap_or(0);
+        let bar = if columns == 0 && count > 0 { ".".to_owned() } else { "#".repeat(columns) };
+        let percent = 100.0 * share(count, spectrum.times.count());
+        writeln!(out, "<={:>8} |{bar:<50}| {percent:>7.3} %", short(end as f64))?;
+    }
+    writeln!(out)
 }
 
 fn write_parts(outcome: &Outcome, out: &mut String) -> fmt::Result {
@@ -423,6 +445,25 @@ mod tests {
         assert!(text.contains(">=83."), "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("1234567890 404"), "{text}");
+    }
+
+    #[test]
+    fn times_are_drawn() {
+        let mut spectrum = Spectrum::fine();
+        for (ns, count) in [(1_000_000, 900), (1_100_000, 100), (9_000_000, 1), (10, 99)] {
+            spectrum.times.record_n(ns, count);
+        }
+        let mut text = String::new();
+        write_histogram(&spectrum, &mut text).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!((10..=BARS_MAX).contains(&(lines.len())), "{text}");
+        let longest = lines.iter().filter(|line| line.contains(&"#".repeat(50)));
+        assert_eq!(longest.count(), 1, "{text}");
+        assert!(lines[0].contains('#') && text.contains("|.  "), "{text}");
+        assert!(text.contains("  0.091 %"), "{text}");
+        let mut text = String::new();
+        write_histogram(&Spectrum::fine(), &mut text).unwrap();
+        assert_eq!(text, "");
     }
 
     #[test]

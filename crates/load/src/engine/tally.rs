@@ -389,6 +389,11 @@ const LONGEST_NS: u64 = 3_600 * 1_000_000_000;
 /// Bins of [`Hdr::spread`] in a factor of ten.
 const BINS_PER_DECADE: f64 = 8.0;
 
+/// Upper end of a bin of [`Hdr::spread`], nanoseconds.
+fn bin_end(bin: f64) -> u64 {
+    nanos_of(10_f64.powf((bin + 1.0) / BINS_PER_DECADE) / 1e9)
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hdr(Histogram<u64>);
 
@@ -465,13 +470,28 @@ impl Hdr {
         let mut bins: Vec<(u64, u64)> = Vec::new();
         for (ns, count) in self.pairs() {
             let bin = ((ns.max(1) as f64).log10() * BINS_PER_DECADE).floor();
-            let end = nanos_of(10_f64.powf((bin + 1.0) / BINS_PER_DECADE) / 1e9);
+            let end = bin_end(bin);
             match bins.last_mut().filter(|last| last.0 == end) {
                 Some(last) => last.1 += count,
                 None => bins.push((end, count)),
             }
         }
         bins
+    }
+
+    /// The bins of [`Hdr::spread`] from the first with a count to the last, at most `most` of them:
+    /// neighbours are added up where there are more. Those between may be empty.
+    pub(super) fn bins(&self, most: usize) -> Vec<(u64, u64)> {
+        let spread = self.spread();
+        let (Some(first), Some(last)) = (spread.first(), spread.last()) else { return Vec::new() };
+        let ends = (0_u32..).map(|bin| bin_end(bin.into()));
+        let ends = ends.skip_while(|end| *end < first.0).take_while(|end| *end <= last.0);
+        let count = |end| spread.iter().find(|bin| bin.0 == end).map_or(0, |bin| bin.1);
+        let all: Vec<(u64, u64)> = ends.map(|end| (end, count(end))).collect();
+        let sum = |bins: &[(u64, u64)]| {
+            (bins.last().map_or(0, |bin| bin.0), bins.iter().map(|bin| bin.1).sum())
+        };
+        all.chunks(all.len().div_ceil(most.max(1)).max(1)).map(sum).collect()
     }
 
     /// Every recorded value with its count, in order.
