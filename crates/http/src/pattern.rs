@@ -3,9 +3,12 @@
 //! A plain segment is itself, `:name` is one segment of any text. `*` is any text, also none and
 //! also with slashes; as a segment of its own at the end it may be missing with its slash. A slash
 //! at the end means nothing, and `%20` is a space. There are no regular expressions.
-//! [`Patterns`] finds the patterns that match a path.
+//! [`Patterns`] finds the patterns that match a path. [`expand`] makes patterns of a glob, such as
+//! `**/*.{js,css}`.
+mod glob;
 mod table;
 
+pub use glob::{ALTERNATIVES_MAX, expand};
 pub use table::{Full, MatchCost, Names, PAGE_SUFFIX, Patterns, Refused, STEPS_MAX};
 
 use alloc::{borrow::Cow, string::String, vec::Vec};
@@ -59,6 +62,8 @@ pub enum PatternFault {
     Twice,
     /// Too many segments, too many names, or too much text around its `*`.
     Long,
+    /// Braces with a comma that are not closed or within others, or for too many patterns.
+    Braces,
 }
 
 impl PatternFault {
@@ -72,7 +77,10 @@ impl PatternFault {
                  behind it, as in /old%20page, but not %2F or %00"
             }
             Self::Dots => "a pattern has no segment . or ..: paths are resolved before",
-            Self::Star => "a pattern has one * and no name behind it, as in /docs/* or /*.js",
+            Self::Star => {
+                "a pattern has one * and no name behind it, as in /docs/* or /*.js; it stands for \
+                 slashes, too, so that **/*.js is /*.js"
+            }
             Self::Name => {
                 "a name is letters, digits and _ after a colon, as in /:year/:month, and is not \
                  :splat, which is what * stands for"
@@ -80,6 +88,10 @@ impl PatternFault {
             Self::Twice => "a name can stand in a pattern only once",
             Self::Long => {
                 "a pattern has at most 32 segments, 8 of them with names, and 255 bytes around a *"
+            }
+            Self::Braces => {
+                "braces are as in *.{js,css}, without others in them, and stand for at most 64 \
+                 patterns; write %7B for a brace in a path"
             }
         }
     }

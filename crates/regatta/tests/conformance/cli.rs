@@ -303,13 +303,15 @@ pub(crate) fn a_certificate_for_development_is_kept() {
 
 /// Rules in files at the root: `serve` and `explain` read them, and neither serves them.
 pub(crate) fn rules_of_an_own_site() {
-    let (headers, redirects) = ("/*\n  X-A: b\n", "/old/*  /:splat  302\n");
+    let headers = "/*\n  X-A: b\n/**/*.{md,txt}\n  X-C: d\n";
+    let redirects = "/old/*  /:splat  302\n";
     let site = Site::with(&[("a.txt", "a"), ("_headers", headers), ("_redirects", redirects)]);
     let set = "content.rules_files=true";
     let server = serve_root(Variant::find("sped_epoll"), &site.root(), &[set]);
     let root = &*site.root_text();
     for (path, status, line) in [
         ("/a.txt", 200, "X-A: b"),
+        ("/a.txt", 200, "X-C: d"),
         ("/old//evil.com/%5c", 302, "Location: /evil.com/%5C"),
         ("/_headers", 404, ""),
         ("/_redirects", 404, ""),

@@ -14,6 +14,7 @@ use crate::{
     messages::{self, Message},
 };
 use regatta_arch::options::{Kind, OptionSpec, Settings, Value, ValueFault, nearest};
+use regatta_http::pattern::expand;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::mem;
@@ -196,6 +197,23 @@ impl Row {
         }
     }
 
+    /// The rows for the patterns of its glob; the row itself, if that is one pattern or has a fault.
+    fn expand(self, spec: &TableSpec) -> Vec<Self> {
+        let is_glob = |field: &&OptionSpec| tables::PATTERNS.contains(&field.key);
+        let Some(field) = spec.fields.iter().find(is_glob) else { return vec![self] };
+        let patterns = expand(self.settings.text(field.key)).unwrap_or_default();
+        if patterns.is_empty() {
+            return vec![self];
+        }
+        let row = |pattern: String| {
+            let mut row = self.clone();
+            let set = row.settings.set(field, Value::Text(pattern));
+            set.expect("a field of text takes any text");
+            row
+        };
+        patterns.into_iter().map(row).collect()
+    }
+
     /// Creates a problem with a field, at the place of its value or of the row.
     #[must_use]
     pub fn problem(&self, kind: &'static Message, key: &str, message: &str) -> Problem {
@@ -221,17 +239,19 @@ impl Said {
         Self { settings, places, rows, hosts: Vec::new() }
     }
 
-    /// Adds a row to a table.
+    /// Adds a row to a table. A glob becomes a row for each of its patterns.
     ///
     /// The table is full.
     pub(crate) fn add_row(&mut self, spec: &TableSpec, row: Row) -> Result<(), Problem> {
         let rows = self.rows.entry(spec.name).or_default();
-        if rows.len() == spec.rows_max {
-            let message = format!("more than {} of [[{}]]", spec.rows_max, spec.name);
-            let problem = Problem::new(messages::TOO_MANY, row.place, message);
-            return Err(problem.hint("make some of them one"));
+        for row in row.expand(spec) {
+            if rows.len() == spec.rows_max {
+                let message = format!("more than {} of [[{}]]", spec.rows_max, spec.name);
+                let problem = Problem::new(messages::TOO_MANY, row.place, message);
+                return Err(problem.hint("make some of them one"));
+            }
+            Arc::make_mut(rows).push(row);
         }
-        Arc::make_mut(rows).push(row);
         Ok(())
     }
 

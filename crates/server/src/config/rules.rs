@@ -9,7 +9,7 @@ use crate::{
     messages,
 };
 use regatta_http::{
-    pattern::{Full, Pattern, SEGMENTS_MAX, STEPS_MAX},
+    pattern::{Full, Pattern, SEGMENTS_MAX, STEPS_MAX, expand},
     target::is_hidden,
 };
 use regatta_op::Coding;
@@ -415,8 +415,10 @@ fn named_elsewhere(said: &Said, rules: &Rules, warnings: &mut Vec<Problem>) -> V
 }
 
 fn pattern<'r>(row: &'r Row, key: &str) -> Result<Pattern<'r>, Problem> {
-    Pattern::parse(row.settings.text(key))
-        .map_err(|fault| row.problem(messages::BAD_RULE, key, fault.reason()))
+    let text = row.settings.text(key);
+    // Rows have the patterns of globs already, unless a glob has a fault.
+    let parsed = expand(text).and_then(|_| Pattern::parse(text));
+    parsed.map_err(|fault| row.problem(messages::BAD_RULE, key, fault.reason()))
 }
 
 /// Reads a pattern of a path, or of all paths below one.
@@ -537,6 +539,38 @@ mod tests {
         check(twice, &["r:5:8: redirects.from: the same paths are matched at r:1:"]);
         check("[[redirects]]\nform = \"/a\"\n", &["r:2:1: unknown field redirects.form", "r:1:"]);
         check("[headers]\npath = \"/a\"\n", &["r:1:2: unknown section [headers]"]);
+    }
+
+    #[test]
+    fn globs_become_rows() {
+        let row = |path: &str, value: &str| {
+            format!("[[headers]]\npath = \"{path}\"\nset = [\"Cache-Control: {value}\"]\n")
+        };
+        let text = row("**/*.{js,css}", "a") + &row("/img/**", "b") + &row("**/sw.js", "c");
+        let said = of_good_file(&text);
+        let rules = build(&said).rules;
+        for (path, expected) in [
+            ("a.js", "r:1:1"),
+            ("b/c/a.css", "r:1:1"),
+            ("a.html", ""),
+            ("img/d/a.png", "r:4:1"),
+            ("img/a.js", "r:4:1 r:1:1"),
+            ("sw.js", "r:7:1 r:1:1"),
+            ("b/sw.js", "r:7:1 r:1:1"),
+        ] {
+            assert_eq!(rules.header_places(path.as_bytes()).join(" "), expected, "{path}");
+        }
+        check(&row("*.{js,{a,b}}", "a"), &["r:2:8: headers.path: braces are as in *.{js,css}"]);
+        check(&row("**/a/*.js", "a"), &["r:2:8: headers.path: a pattern has one *"]);
+        let twice = row("*.{js,css}", "a") + &row("/*.css", "b");
+        check(&twice, &["r:5:8: headers.path: the same paths are matched at r:1:1"]);
+        let printed = said.print_rows();
+        assert!(printed.contains("path = \"/*.css\""), "{printed}");
+        // Each pattern of a glob counts against the limit of rows.
+        let eight = "{a,b,c,d,e,f,g,h}";
+        let many: String = (0..65).map(|at| row(&format!("/{at}/{eight}{eight}*"), "a")).collect();
+        let found = of_file(&many).1;
+        begin_with(&found, &["r:193:1: more than 4096 of [[headers]]"]);
     }
 
     #[test]

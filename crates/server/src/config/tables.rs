@@ -26,13 +26,16 @@ const fn field(
 /// Table of hosts with their own roots. Each of its rows may have rules and options as well.
 pub const HOSTS: &str = "hosts";
 
+/// Fields that hold a pattern of paths.
+pub const PATTERNS: [&str; 4] = ["headers.path", "redirects.from", "cors.path", "auth.path"];
+
 /// All tables.
 pub static TABLES: &[TableSpec] = &[
     TableSpec {
         name: "headers",
         doc: "Fields that files are sent with.",
         fields: &[
-            field("headers.path", Kind::Text, "", "A pattern of paths of files, as in /docs/*."),
+            field("headers.path", Kind::Text, "", "A pattern of paths of files, as in *.{js,css}."),
             field("headers.set", Kind::List, "", "Fields, each as Name: value, or as ! Name."),
         ],
         rows_max: 4096,

@@ -207,6 +207,37 @@ fn the_worst_path_of_a_table_at_its_limit_is_bounded() {
     assert!(worst > STEPS_MAX / 4 && worst <= table.worst().steps, "{worst}");
 }
 
+/// Globs of as many suffixes as a configuration may have: the table refuses what would make a path
+/// cost more than its bound, and the bound is not exceeded.
+#[test]
+fn globs_of_many_suffixes_are_bounded() {
+    let mut table = Patterns::with_values_max(64, 16 << 10);
+    let (mut added, mut refused) = (Vec::new(), 0);
+    for number in 0..4_096_u32 {
+        let glob = ["**/*.", "/a/**/*.", "/a/b/**/*."][number as usize % 3];
+        let pattern = format!("{glob}s{number}");
+        for text in crate::pattern::expand(&pattern).expect("a glob") {
+            let pattern = Pattern::parse(&text).expect("a pattern");
+            match table.insert(&pattern, number, MatchCost::of_value(1, 100)) {
+                Ok(()) => added.push(number),
+                Err(other) => {
+                    assert_eq!(other, Refused::Full(Full::Steps));
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(added.len() > 400 && refused > 3_000, "{} {refused}", added.len());
+    assert!(table.worst().steps <= STEPS_MAX);
+    for number in 0..4_096 {
+        let path = format!("a/b/c.s{number}");
+        let names = Names { path: path.as_bytes(), ..Names::default() };
+        let found = cost(&table, names, |_| MatchCost::of_value(1, 100));
+        assert!(found.is_within(table.worst()), "{path} {found:?}");
+        assert_eq!(found.items, u32::from(added.contains(&number)), "{path}");
+    }
+}
+
 #[test]
 fn a_refused_pattern_leaves_no_trace() {
     let mut table = Patterns::with_values_max(3, 100);
