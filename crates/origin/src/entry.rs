@@ -131,9 +131,9 @@ impl<F: File> Representation<F> {
         let mut codings = Coding::ALL.into_iter();
         let siblings = siblings.map(|sibling| {
             let coding = codings.next();
-            sibling.map(|file| Box::new(Coded::new(file, coding, asked_unix, now)))
+            sibling.map(|file| Box::new(Coded::new(file, coding, site, asked_unix, now)))
         });
-        let identity = Coded::new(file, None, asked_unix, now);
+        let identity = Coded::new(file, None, site, asked_unix, now);
         let mut all = Self { identity, siblings, facts, young: false, redated: 0 };
         let young = all.all().any(|coded| is_young(&coded.id, asked_unix));
         all.young = young;
@@ -290,17 +290,14 @@ pub(crate) fn worthwhile<F: File>(file: &F, siblings: [Option<F>; 3]) -> [Option
     siblings.map(|sibling| sibling.filter(worth))
 }
 
-/// Times up to 1980-01-02, seconds since 1970, are not those of a change. Reproducible builds and
-/// image layers give all files one time: 0, 1, or the first that a ZIP archive can have.
-const MEANINGLESS_SECS_MAX: i64 = 315_619_200;
-
 impl<F: File> Coded<F> {
-    fn new(file: F, coding: Option<Coding>, asked_unix: u64, now: Now) -> Self {
+    fn new(file: F, coding: Option<Coding>, site: &Site, asked_unix: u64, now: Now) -> Self {
         let id = file.id();
         // RFC 9110 §8.8.2.1: no later than the response's own date.
         let today = i64::try_from(now.unix).unwrap_or(i64::MAX);
         let modified_secs = id.modified.secs.min(today);
-        let etag = validator::etag(&id, coding, is_young(&id, asked_unix));
+        let young = is_young(&id, asked_unix);
+        let etag = validator::etag(&id, coding, young, site.content.etag);
         let body = match id.len {
             0 => Body::Memory(Whole::new(Arc::default())),
             _ => Body::File(file),
@@ -354,7 +351,7 @@ impl<F> Coded<F> {
     /// `Last-Modified`, seconds since 1970; `None` if the time of the file is meaningless.
     #[must_use]
     pub fn last_modified(&self) -> Option<i64> {
-        Some(self.modified_secs).filter(|secs| *secs > MEANINGLESS_SECS_MAX)
+        Some(self.modified_secs).filter(|secs| !validator::is_meaningless(*secs))
     }
 
     /// Bytes of the body.

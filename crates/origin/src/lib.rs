@@ -81,7 +81,7 @@ pub use seal::{
 pub use sieve::{CacheTotals, EntryCost, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Use};
 pub use site::{
     CachingRules, CommonTypes, ContentRules, Deadlines, ErrorPage, Limits, MediaTypes,
-    READ_BYTES_MAX, RULES_FILES, Shared, Site, TransportRules,
+    READ_BYTES_MAX, RULES_FILES, Shared, Site, TagFacts, TransportRules,
 };
 pub use sweep::{SWEEP_PAUSE_MS, Sweep};
 pub use table_cache::{LocalCache, Lock, Locks, OneThread, TableCache};

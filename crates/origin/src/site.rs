@@ -307,6 +307,17 @@ impl Default for Deadlines {
     }
 }
 
+/// Facts of a file that its entity tag is made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TagFacts {
+    /// Length, and modification time in seconds: equal copies on several machines have equal tags.
+    /// A file with a meaningless time has the tag of [`Self::Inode`].
+    #[default]
+    MtimeSize,
+    /// Length, device, inode, modification time and change time: no change is missed.
+    Inode,
+}
+
 /// Rules for the files that answer targets, and the fields that describe them.
 ///
 /// Paths are relative to the root, decoded, with `/` between segments and none at either end.
@@ -323,6 +334,8 @@ pub struct ContentRules {
     pub not_found: Box<str>,
     /// Serve `name.br`, `name.zst`, `name.gz` for `name` to clients that accept them.
     pub precompressed: bool,
+    /// Facts of a file that its entity tag is made from.
+    pub etag: TagFacts,
     /// Serve names that start with a dot. `.well-known` at the root is served, but not such names
     /// in it.
     pub dotfiles: bool,
@@ -348,6 +361,7 @@ impl Default for ContentRules {
             fallback: "".into(),
             not_found: "404.html".into(),
             precompressed: true,
+            etag: TagFacts::MtimeSize,
             dotfiles: false,
             rules_files: false,
             charset: "utf-8".into(),

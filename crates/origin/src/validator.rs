@@ -1,21 +1,29 @@
 //! Entity tags: they distinguish one content of a file from another in ETag (RFC 9110 §8.8.3).
+use crate::TagFacts;
 use alloc::{boxed::Box, vec::Vec};
 use regatta_op::{Coding, FileId, Modified};
 
-/// The tag of a file's content. In quotes it has 64 bits, made from length, device, inode,
-/// modification time and change time, and the coding's name.
+/// The tag of a file's content. In quotes it has 64 bits, made from these facts of the file, and
+/// the coding's name.
 ///
-/// The change time is part of it because modification times can be set back (`rsync`, archives,
-/// reproducible builds). The inode is, because another file may have taken the place within one
-/// tick of the clock. The price is that two hosts never give the same tag to their copies of a
-/// file; a tag that is wrong now and then would cost more.
+/// With the inode and the change time, a tag never stays where the content changes. Modification
+/// times can be set back (`rsync`, archives, reproducible builds), and another file may have taken
+/// the place within one tick of the clock. The price is that two machines never give the same tag
+/// to their copies of a file. Without these facts they do, as long as the copies keep the time.
+/// Seconds are what archives and most ways of copying keep.
 ///
-/// If the file is `young`, so that another change may not show, the tag is weak. It also differs
-/// from the later tag of the file: content that changed after all does not keep the earlier tag.
-pub(crate) fn etag(id: &FileId, coding: Option<Coding>, young: bool) -> Box<[u8]> {
+/// If the file is `young`, so that another change may not show, the tag is weak, and made from all
+/// facts. It also differs from the later tag of the file: content that changed after all does not
+/// keep the earlier tag.
+pub(crate) fn etag(id: &FileId, coding: Option<Coding>, young: bool, facts: TagFacts) -> Box<[u8]> {
     let mut state = mix(id.len);
-    for fact in [id.device, id.inode, nanoseconds(id.modified), nanoseconds(id.changed)] {
-        state = mix(state ^ fact);
+    let mut add = |fact: u64| state = mix(state ^ fact);
+    if facts == TagFacts::Inode || young || is_meaningless(id.modified.secs) {
+        for fact in [id.device, id.inode, nanoseconds(id.modified), nanoseconds(id.changed)] {
+            add(fact);
+        }
+    } else {
+        add(id.modified.secs.cast_unsigned());
     }
     let mut tag = Vec::with_capacity(20);
     if young {
@@ -49,6 +57,15 @@ const fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
+/// Times up to 1980-01-02, seconds since 1970, are not those of a change. Reproducible builds and
+/// image layers give all files one time: 0, 1, or the first that a ZIP archive can have.
+const MEANINGLESS_SECS_MAX: i64 = 315_619_200;
+
+/// True for a time that is not that of a change, seconds since 1970.
+pub(crate) const fn is_meaningless(secs: i64) -> bool {
+    secs <= MEANINGLESS_SECS_MAX
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,23 +73,43 @@ mod tests {
     #[test]
     fn any_fact_changes_the_tag() {
         let at = |secs, nanos| Modified { secs, nanos };
-        let base = FileId { len: 7, modified: at(1, 2), changed: at(3, 4), ..FileId::default() };
+        let time = 1_700_000_000;
+        let base = FileId { len: 7, modified: at(time, 2), changed: at(3, 4), ..FileId::default() };
+        // Whether the tag without the inode changes as well.
         let others = [
-            FileId { len: 8, ..base },
-            FileId { device: 1, ..base },
-            FileId { inode: 1, ..base },
-            FileId { modified: at(1, 3), ..base },
-            FileId { modified: at(2, 2), ..base },
-            FileId { changed: at(3, 5), ..base },
-            FileId { modified: at(3, 4), changed: at(1, 2), ..base },
+            (FileId { len: 8, ..base }, true),
+            (FileId { modified: at(time + 1, 2), ..base }, true),
+            (FileId { device: 1, ..base }, false),
+            (FileId { inode: 1, ..base }, false),
+            (FileId { modified: at(time, 3), ..base }, false),
+            (FileId { changed: at(3, 5), ..base }, false),
+            (FileId { changed: at(time, 2), ..base }, false),
         ];
-        let tag = etag(&base, None, false);
-        assert_eq!(tag.len(), 13);
-        for other in others {
-            assert_ne!(etag(&other, None, false), tag);
+        for (facts, all) in [(TagFacts::Inode, true), (TagFacts::MtimeSize, false)] {
+            let tag = etag(&base, None, false, facts);
+            assert_eq!(tag.len(), 13);
+            for (other, matters) in &others {
+                let differs = etag(other, None, false, facts) != tag;
+                assert_eq!(differs, all || *matters, "{other:?} {facts:?}");
+            }
+            assert!(etag(&base, Some(Coding::Brotli), false, facts).ends_with(b"-br\""));
+            let young = etag(&base, None, true, facts);
+            assert!(young.starts_with(b"W/\"") && !young.ends_with(&tag));
+            for (other, _) in &others {
+                assert_ne!(etag(other, None, true, facts), young, "{other:?} {facts:?}");
+            }
         }
-        assert!(etag(&base, Some(Coding::Brotli), false).ends_with(b"-br\""));
-        let young = etag(&base, None, true);
-        assert!(young.starts_with(b"W/\"") && !young.ends_with(&tag));
+    }
+
+    /// All files of a reproducible build may have one time: it tells no two contents apart.
+    #[test]
+    fn meaningless_times_make_no_tag() {
+        for secs in [-1, 0, 1, 315_532_800] {
+            let modified = Modified { secs, nanos: 0 };
+            let one = FileId { len: 7, modified, inode: 1, ..FileId::default() };
+            let tags = [1, 2]
+                .map(|inode| etag(&FileId { inode, ..one }, None, false, TagFacts::MtimeSize));
+            assert_ne!(tags[0], tags[1], "{secs}");
+        }
     }
 }

@@ -3,7 +3,7 @@ use crate::{
     closing::DISK_MS_MAX,
     dice::{Dice, index},
 };
-use regatta_origin::{CachingRules, ContentRules, Deadlines, Limits, Site};
+use regatta_origin::{CachingRules, ContentRules, Deadlines, Limits, Site, TagFacts};
 
 pub(crate) fn site(dice: &mut Dice) -> Site {
     let mut site = Site {
@@ -59,6 +59,8 @@ fn content(dice: &mut Dice) -> ContentRules {
         fallback: dice.pick(&["", "", "shell.html"]).into(),
         not_found: dice.pick(&["404.html", "404.html", "", "big.bin"]).into(),
         precompressed: !dice.one_in(5),
+        // Files of the simulation change within seconds, and the judge wants a tag of each.
+        etag: TagFacts::Inode,
         dotfiles: dice.one_in(5),
         nosniff: !dice.one_in(5),
         ..rules

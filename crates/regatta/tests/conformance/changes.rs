@@ -20,7 +20,8 @@ fn until(server: &Server, target: &str, wanted: impl Fn(&Answer) -> bool) -> Ans
 
 pub(crate) fn replaced(variant: &Variant) {
     let site = Site::with(&[("file.txt", "the old text")]);
-    let server = start(variant, &site);
+    let launch = Launch::new(variant, &site.root()).sets(&QUICK);
+    let server = launch.set("content.etag=inode").start();
     let old = until(&server, "/file.txt", |a| a.status == 200);
     // A deployment: a new file, renamed over the old, even with the same time and size.
     site.put("new.tmp", "the new text");

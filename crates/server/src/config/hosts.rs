@@ -10,7 +10,7 @@ use crate::{
 };
 use regatta_arch::options::Settings;
 use regatta_http::target::is_host;
-use regatta_origin::{ContentRules, HOST_BYTES_MAX, Rules, Shared};
+use regatta_origin::{ContentRules, HOST_BYTES_MAX, Rules, Shared, TagFacts};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Field with the names of a host.
@@ -108,6 +108,10 @@ fn rules_of(settings: &Settings) -> ContentRules {
         fallback: text("content.fallback"),
         not_found: text("content.not_found"),
         precompressed: settings.flag("content.precompressed"),
+        etag: match settings.text("content.etag") {
+            "inode" => TagFacts::Inode,
+            _ => TagFacts::MtimeSize,
+        },
         dotfiles: settings.flag("content.dotfiles"),
         rules_files: settings.flag("content.rules_files"),
         charset: text("content.charset"),

@@ -408,6 +408,17 @@ pub static OPTIONS: &[OptionSpec] = &[
          papers have false by default: those servers did not look for compressed files.",
     ),
     option(
+        "content.etag",
+        Kind::Choice(&["mtime-size", "inode"]),
+        "mtime-size",
+        "Which facts of a file its entity tag is made from.",
+        "mtime-size: its length and its modification time in seconds, as nginx does. Several \
+         servers with copies of a file then send one tag, if the copies keep the time. inode: \
+         also its device, its inode, and the time of its last change of any kind. Choose it if a \
+         file may change while length and modification time stay the same. Files with a time \
+         before 1980-01-03, as reproducible builds have, always have tags by inode.",
+    ),
+    option(
         "content.dotfiles",
         Kind::Bool,
         "false",
