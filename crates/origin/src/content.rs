@@ -2,7 +2,7 @@
 use crate::{Site, site::suffix};
 use alloc::{boxed::Box, format, vec::Vec};
 use regatta_http::pattern::{Names, PAGE_SUFFIX};
-use regatta_op::Codings;
+use regatta_op::{Coding, Codings};
 
 /// The value of `Content-Type` for the file at `path`.
 pub(crate) fn content_type(path: &[u8], site: &Site) -> Box<str> {
@@ -41,10 +41,41 @@ pub(crate) fn names<'n>(name: &'n [u8], site: &Site) -> Names<'n> {
     Names { path: name, clean, folder: is_index.then_some(folder) }
 }
 
-/// The codings in which a file at `path` may have a sibling that is worth looking for.
+/// The codings in which a file at `path` may have a sibling that is worth looking for. A file that
+/// is coded itself has none.
 pub(crate) fn siblings(path: &[u8], site: &Site) -> Codings {
-    let wanted = site.content.precompressed && !is_compressed(media_type(path, site));
+    let is_coded = || {
+        let ruled = site.rules.encodes().then(|| site.rules.amend(names(path, site), false));
+        let ruled = ruled.and_then(|amended| amended.content_encoding);
+        ruled.map_or_else(|| uncoded(path, site).1.is_some(), |coding| !coding.is_empty())
+    };
+    let wanted =
+        site.content.precompressed && !is_compressed(media_type(path, site)) && !is_coded();
     if wanted { Codings::ALL } else { Codings::NONE }
+}
+
+/// The name of what a file at `path` holds, and its coding, if files that are coded by their names
+/// are sent as what they hold: `x.js` for `x.js.br`, `x.svg` for `x.svgz`.
+///
+/// The type of the inner name must be known. Archives are excluded: browsers would save `x.tar.gz`
+/// under this name without its coding.
+pub(crate) fn uncoded<'n>(path: &'n [u8], site: &Site) -> (&'n [u8], Option<Coding>) {
+    let found = suffix(path).filter(|_| site.content.coded_names).and_then(|suffix| {
+        let of = |coding: &Coding| coding.suffix().as_bytes()[1..].eq_ignore_ascii_case(suffix);
+        if suffix.eq_ignore_ascii_case(b"svgz") {
+            return Some((&path[..path.len() - 1], Coding::Gzip));
+        }
+        let coding = Coding::ALL.into_iter().find(of)?;
+        Some((&path[..path.len() - coding.suffix().len()], coding))
+    });
+    let is_sent = |inner: &[u8]| {
+        let known = site.media_types.media_type(inner);
+        known.is_some_and(|known| known != "application/x-tar" && !is_compressed(known))
+    };
+    match found {
+        Some((inner, coding)) if is_sent(inner) => (inner, Some(coding)),
+        _ => (path, None),
+    }
 }
 
 /// Whether files of a type are compressed already: no siblings are looked for.
@@ -230,6 +261,33 @@ mod tests {
         }
         for name in plain {
             assert!(!has_hash(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_coded_files_say_what_they_hold() {
+        let mut site = Site::default();
+        assert_eq!(uncoded(b"a.js.br", &site), (&b"a.js.br"[..], None));
+        site.content.coded_names = true;
+        for (path, inner, coding) in [
+            ("b/a.js.br", "b/a.js", Some(Coding::Brotli)),
+            ("a.wasm.GZ", "a.wasm", Some(Coding::Gzip)),
+            ("a.json.zst", "a.json", Some(Coding::Zstd)),
+            ("a.svgz", "a.svg", Some(Coding::Gzip)),
+            ("a.js", "a.js", None),
+            ("a.gz", "a.gz", None),
+            ("a.zip.gz", "a.zip.gz", None),
+            ("a.png.gz", "a.png.gz", None),
+            ("a.unknown.gz", "a.unknown.gz", None),
+            ("js.gz", "js.gz", None),
+            (".gz", ".gz", None),
+            ("gz", "gz", None),
+        ] {
+            assert_eq!(uncoded(path.as_bytes(), &site), (inner.as_bytes(), coding), "{path}");
+            let siblings = if coding.is_some() { Codings::NONE } else { Codings::ALL };
+            if !path.ends_with("gz") || coding.is_some() {
+                assert_eq!(super::siblings(path.as_bytes(), &site), siblings, "{path}");
+            }
         }
     }
 

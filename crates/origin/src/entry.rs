@@ -52,6 +52,8 @@ pub struct Coded<F> {
 pub(crate) struct Facts {
     /// The value of `Content-Type`.
     pub(crate) content_type: Box<str>,
+    /// The value of `Content-Encoding` of the file itself; empty for none.
+    pub(crate) coded_as: Box<str>,
     /// The value of `Cache-Control`; empty for none.
     pub(crate) cache_control: Box<str>,
     /// True if the response depends on `Accept-Encoding`.
@@ -69,17 +71,28 @@ impl Facts {
     /// The facts of the file of this name: those from the name, amended by the owner's rules.
     pub(crate) fn new(name: &[u8], varies: bool, site: &Site) -> Self {
         let private = site.rules.auth(name).is_some();
-        let Amendment { content_type, cache_control, sniffing, mut fields, revalidated } =
-            site.rules.amend(content::names(name, site), private);
+        let Amendment {
+            content_type,
+            content_encoding,
+            cache_control,
+            sniffing,
+            mut fields,
+            revalidated,
+        } = site.rules.amend(content::names(name, site), private);
+        let (inner, coding) = match content_encoding {
+            Some(_) => (name, None),
+            None => content::uncoded(name, site),
+        };
         if let Some(rules) = site.transport {
             rules.write_hsts(&mut fields);
         }
-        let caching = cache_control.unwrap_or_else(|| content::cache_control(name, site));
+        let caching = cache_control.unwrap_or_else(|| content::cache_control(inner, site));
         Self {
             content_type: match content_type {
                 Some(ruled) => ruled.into(),
-                None => content::content_type(name, site),
+                None => content::content_type(inner, site),
             },
+            coded_as: content_encoding.or(coding.map(Coding::name)).unwrap_or_default().into(),
             cache_control: if private { auth::private(caching) } else { caching.into() },
             varies,
             nosniff: site.content.nosniff && !sniffing,
@@ -98,6 +111,9 @@ impl ErrorPage {
         let mut fields = Vec::new();
         write_decimal_field(&mut fields, "Content-Length", body.len() as u64);
         write_field(&mut fields, "Content-Type", facts.content_type.as_bytes());
+        if !facts.coded_as.is_empty() {
+            write_field(&mut fields, "Content-Encoding", facts.coded_as.as_bytes());
+        }
         if facts.nosniff {
             write_field(&mut fields, "X-Content-Type-Options", b"nosniff");
         }
@@ -247,8 +263,8 @@ impl<F: File> Representation<F> {
             };
             size_of::<Coded<F>>() + coded.etag.len() + heads::room(&self.facts, body)
         };
-        let Facts { content_type, cache_control, fields, .. } = &self.facts;
-        let facts = content_type.len() + cache_control.len() + fields.len();
+        let Facts { content_type, coded_as, cache_control, fields, .. } = &self.facts;
+        let facts = content_type.len() + coded_as.len() + cache_control.len() + fields.len();
         self.all().map(of).sum::<usize>() + facts
     }
 

@@ -361,7 +361,12 @@ impl<F: File> Explainer<'_, F> {
         let names: Vec<_> = names.map(Coding::name).collect();
         let names = if names.is_empty() { "none".into() } else { names.join(", ") };
         let chosen = reply.coding.map_or("identity", Coding::name);
-        self.say("codings", format!("precompressed {names}; chosen {chosen}"));
+        let coded_as = &reply.file.facts().coded_as;
+        if coded_as.is_empty() {
+            self.say("codings", format!("precompressed {names}; chosen {chosen}"));
+        } else {
+            self.say("codings", format!("the file itself is coded: {coded_as}"));
+        }
         let coded = reply.coded();
         self.say("validator", shown(coded.etag_text()));
         let len = coded.len();

@@ -50,11 +50,10 @@ impl HeaderFault {
 const VALUE_BYTES_MAX: usize = 8 << 10;
 
 /// Fields that frame the message, or that the server knows better.
-const REFUSED: [&str; 18] = [
+const REFUSED: [&str; 17] = [
     "accept-ranges",
     "age",
     "connection",
-    "content-encoding",
     "content-length",
     "content-range",
     "date",
@@ -108,6 +107,11 @@ impl HeaderLine {
         }
     }
 
+    /// True if it names the coding of files, or removes the one by their names.
+    fn encodes(&self) -> bool {
+        is_one_of(self.name(), &["content-encoding"])
+    }
+
     /// True if it sets permissions for scripts of other sites.
     #[must_use]
     pub fn grants(&self) -> bool {
@@ -124,6 +128,8 @@ fn is_one_of(name: &str, names: &[&str]) -> bool {
 pub(crate) struct Amendment<'a> {
     /// The value of `Content-Type`, if a rule has one.
     pub(crate) content_type: Option<&'a str>,
+    /// The value of `Content-Encoding`, if a rule has one; empty for none.
+    pub(crate) content_encoding: Option<&'a str>,
     /// The value of `Cache-Control`, if a rule has one; empty for none.
     pub(crate) cache_control: Option<&'a str>,
     /// True if a rule sets or removes `X-Content-Type-Options`.
@@ -145,7 +151,9 @@ impl<'a> Amendment<'a> {
             HeaderLine::Set(_, value) => &**value,
             HeaderLine::Remove(_) => "",
         };
-        if is_one_of(name, &["cache-control"]) {
+        if is_one_of(name, &["content-encoding"]) {
+            self.content_encoding = Some(value);
+        } else if is_one_of(name, &["cache-control"]) {
             self.cache_control = Some(value);
         } else if is_one_of(name, &["content-type"]) {
             self.content_type = Some(value).filter(|value| !value.is_empty());
@@ -197,6 +205,8 @@ pub(crate) struct HeaderRules {
     names: BTreeMap<Box<str>, u32>,
     /// True if some rules set permissions for scripts.
     grants: bool,
+    /// True if some rules name the coding of files.
+    encodes: bool,
 }
 
 /// Fields for the files with a path that matches a pattern.
@@ -221,13 +231,18 @@ pub struct Merged {
 impl Default for HeaderRules {
     fn default() -> Self {
         let table = Patterns::with_values_max(RULED_FIELDS_MAX, RULED_BYTES_MAX);
-        Self { table, names: BTreeMap::new(), grants: false }
+        Self { table, names: BTreeMap::new(), grants: false, encodes: false }
     }
 }
 
 impl HeaderRules {
     pub(crate) const fn grants(&self) -> bool {
         self.grants
+    }
+
+    /// True if some rules name the coding of files.
+    pub(crate) const fn encodes(&self) -> bool {
+        self.encodes
     }
 
     pub(crate) fn add(
@@ -240,11 +255,13 @@ impl HeaderRules {
             return Err(RuleFault::Full(Full::Values));
         }
         let grants = lines.iter().any(HeaderLine::grants);
+        let encodes = lines.iter().any(HeaderLine::encodes);
         let lines = join(self.numbered(lines));
         let (own, cost) = (lines.len(), cost(&lines));
         let rule = HeaderRule { lines: lines.into(), own, places: vec![place.into()].into() };
         let added = self.table.insert(pattern, rule, cost);
         self.grants |= grants && added.is_ok();
+        self.encodes |= encodes && added.is_ok();
         added.map_err(|refused| RuleFault::from_refused(refused, |rule| &*rule.places[0]))
     }
 
@@ -258,6 +275,7 @@ impl HeaderRules {
             return Err(Full::Values);
         }
         let grants = lines.iter().any(HeaderLine::grants);
+        let encodes = lines.iter().any(HeaderLine::encodes);
         let mut lines = self.numbered(lines);
         let (mut places, mut own, mut merged) = (vec![place.into()], 0, None);
         if let Some(rule) = self.table.get(pattern) {
@@ -277,6 +295,7 @@ impl HeaderRules {
         let rule = HeaderRule { lines: lines.into(), own, places: places.into() };
         self.table.replace(pattern, rule, cost)?;
         self.grants |= grants;
+        self.encodes |= encodes;
         Ok(merged)
     }
 
@@ -403,6 +422,7 @@ mod tests {
             ("X A: b", Err(HeaderFault::Form)),
             ("X-A: b\r\nX-B: c", Err(HeaderFault::Value)),
             ("X-A: \u{fc}", Err(HeaderFault::Value)),
+            ("Content-Encoding: br", Ok(HeaderLine::Set("Content-Encoding".into(), "br".into()))),
             ("content-LENGTH: 1", Err(HeaderFault::Refused)),
             ("! Date", Err(HeaderFault::Refused)),
         ] {

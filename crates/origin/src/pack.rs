@@ -19,9 +19,10 @@ const IN_FILE: u8 = 2;
 impl<F: File> Representation<F> {
     /// Appends this representation to `out`, and returns the files of its codings.
     pub fn pack(&self, out: &mut Vec<u8>) -> [Option<F>; CODINGS] {
-        let Facts { content_type, cache_control, varies, nosniff, fields, revalidated } =
+        let Facts { content_type, coded_as, cache_control, varies, nosniff, fields, revalidated } =
             self.facts();
         put_bytes(out, content_type.as_bytes());
+        put_bytes(out, coded_as.as_bytes());
         put_bytes(out, cache_control.as_bytes());
         put_bytes(out, fields);
         put(out, *revalidated as u64);
@@ -45,6 +46,7 @@ impl<F: File> Representation<F> {
         mut file: impl FnMut(usize, FileId) -> Option<F>,
     ) -> Option<Self> {
         let content_type = str::from_utf8(take_bytes(&mut bytes)?).ok()?.into();
+        let coded_as = str::from_utf8(take_bytes(&mut bytes)?).ok()?.into();
         let cache_control = str::from_utf8(take_bytes(&mut bytes)?).ok()?.into();
         let fields: Box<[u8]> = take_bytes(&mut bytes)?.into();
         let revalidated = usize::try_from(take(&mut bytes)?).ok()?;
@@ -52,7 +54,8 @@ impl<F: File> Representation<F> {
             return None;
         }
         let (varies, nosniff) = (take_byte(&mut bytes)? != 0, take_byte(&mut bytes)? != 0);
-        let facts = Facts { content_type, cache_control, varies, nosniff, fields, revalidated };
+        let facts =
+            Facts { content_type, coded_as, cache_control, varies, nosniff, fields, revalidated };
         let young = take_byte(&mut bytes)? != 0;
         let mut all = [const { None }; CODINGS];
         for (at, (coding, place)) in codings().zip(&mut all).enumerate() {
@@ -142,7 +145,7 @@ pub fn packed_alike(a: &[u8], b: &[u8]) -> bool {
 
 /// Identities of the files of a packed representation, by coding, and whether they were young.
 fn ids(mut bytes: &[u8]) -> Option<([Option<FileId>; CODINGS], u8)> {
-    for _ in 0..3 {
+    for _ in 0..4 {
         take_bytes(&mut bytes)?;
     }
     take(&mut bytes)?;
@@ -217,8 +220,8 @@ mod tests {
         let now = Now { tick: Tick(1), unix: 1_700_000_000 };
         let siblings = [None, Some(Plain(2)), Some(Plain(3))];
         let mut site = Site::default();
-        let lines =
-            ["Vary: Cookie", "X-A: b"].map(|line| HeaderLine::parse(line).expect("a field"));
+        let lines = ["Vary: Cookie", "X-A: b", "Content-Encoding: br"]
+            .map(|line| HeaderLine::parse(line).expect("a field"));
         let pattern = Pattern::parse("/a/*").expect("a pattern");
         assert_eq!(site.rules.add_headers(&pattern, lines.into(), ""), Ok(()));
         let mut file = Representation::new(b"a/page.html", Plain(1), siblings, &site, now, 5);

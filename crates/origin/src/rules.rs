@@ -195,6 +195,11 @@ impl Rules {
         self.headers.places(names)
     }
 
+    /// True if some rules name the coding of files.
+    pub(crate) const fn encodes(&self) -> bool {
+        self.headers.encodes()
+    }
+
     /// Fields of a file, as all rules change them; `private` says that caches which
     /// several share may not keep it.
     pub(crate) fn amend(&self, names: Names<'_>, private: bool) -> Amendment<'_> {

@@ -334,6 +334,8 @@ pub struct ContentRules {
     pub not_found: Box<str>,
     /// Serve `name.br`, `name.zst`, `name.gz` for `name` to clients that accept them.
     pub precompressed: bool,
+    /// Send files whose names say how they are coded as what they hold: `x.js.br`, `x.svgz`.
+    pub coded_names: bool,
     /// Facts of a file that its entity tag is made from.
     pub etag: TagFacts,
     /// Serve names that start with a dot. `.well-known` at the root is served, but not such names
@@ -361,6 +363,7 @@ impl Default for ContentRules {
             fallback: "".into(),
             not_found: "404.html".into(),
             precompressed: true,
+            coded_names: false,
             etag: TagFacts::MtimeSize,
             dotfiles: false,
             rules_files: false,

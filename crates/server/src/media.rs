@@ -2,7 +2,7 @@
 use regatta_origin::MediaTypes;
 
 /// Types that `mime_guess` does not know, or knows by a name that has been replaced.
-const OURS: [(&str, &str); 23] = [
+const OURS: [(&str, &str); 24] = [
     ("avif", "image/avif"),
     ("cjs", "text/javascript"),
     ("geojson", "application/geo+json"),
@@ -17,6 +17,7 @@ const OURS: [(&str, &str); 23] = [
     ("mkv", "video/matroska"), // RFC 9559
     ("otf", "font/otf"),       // RFC 8081
     ("rpm", "application/x-rpm"),
+    ("svgz", "application/gzip"), // without Content-Encoding no browser shows it as an image
     ("ts", "video/mp2t"),
     ("ttf", "font/ttf"),   // RFC 8081
     ("vcf", "text/vcard"), // RFC 6350
@@ -118,6 +119,7 @@ mod tests {
             ("x.txt", Some("text/plain")),
             ("x.pdf", Some("application/pdf")),
             ("x.yml", Some("application/yaml")),
+            ("x.svgz", Some("application/gzip")),
             ("x.rpm", Some("application/x-rpm")),
             ("x.m3u8", Some("application/vnd.apple.mpegurl")),
             ("x.m4a", Some("audio/mp4")),

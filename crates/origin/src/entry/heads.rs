@@ -49,8 +49,12 @@ impl Heads {
         let type_at = offset(&out);
         write_field(&mut out, "Content-Type", facts.content_type.as_bytes());
         let after_type_at = offset(&out);
-        if let Some(coding) = coded.coding {
-            write_field(&mut out, "Content-Encoding", coding.name().as_bytes());
+        let coding = match coded.coding {
+            Some(coding) => coding.name(),
+            None => &facts.coded_as,
+        };
+        if !coding.is_empty() {
+            write_field(&mut out, "Content-Encoding", coding.as_bytes());
         }
         write_field(&mut out, "ETag", coded.etag_text());
         if let Some(modified) = coded.last_modified() {
@@ -132,7 +136,8 @@ pub(crate) fn room(facts: &Facts, body: Option<usize>) -> usize {
 
 /// Length limit of the head of a 200.
 fn ok_room(facts: &Facts) -> usize {
-    320 + facts.content_type.len() + facts.cache_control.len() + facts.fields.len()
+    let Facts { content_type, coded_as, cache_control, fields, .. } = facts;
+    320 + content_type.len() + coded_as.len() + cache_control.len() + fields.len()
 }
 
 /// Length limit of the head of a 304.

@@ -113,6 +113,48 @@ pub(crate) fn a_sibling_asked_for_by_name(variant: &Variant) {
     assert_eq!(answer.body, body_of("gzip"));
 }
 
+/// Files whose names say how they are coded are sent as what they hold, if the option or a rule says
+/// so: Unity asks for `x.wasm.gz`, and pages show `x.svgz`.
+pub(crate) fn a_file_that_is_coded_itself(variant: &Variant) {
+    let names = ["x.wasm.gz", "x.js.br", "x.svgz", "x.tar.gz", "plain"];
+    let site = Site::with(&names.map(|name| (name, "coded")));
+    site.put("rules.toml", "[[headers]]\npath = \"/plain\"\nset = [\"Content-Encoding: zstd\"]\n");
+    let rules = site.path("rules.toml");
+    let on = Launch::new(variant, &site.root()).config(&rules).set("content.coded_names=true");
+    let off = Launch::new(variant, &site.root());
+    let javascript = "text/javascript; charset=utf-8";
+    for (launch, cases) in [
+        (
+            on,
+            [
+                ("/x.wasm.gz", "application/wasm", "gzip"),
+                ("/x.js.br", javascript, "br"),
+                ("/x.svgz", "image/svg+xml", "gzip"),
+                ("/x.tar.gz", "application/gzip", ""),
+                ("/plain", "application/octet-stream", "zstd"),
+            ],
+        ),
+        (
+            off,
+            [
+                ("/x.wasm.gz", "application/gzip", ""),
+                ("/x.js.br", "application/octet-stream", ""),
+                ("/x.svgz", "application/gzip", ""),
+                ("/x.tar.gz", "application/gzip", ""),
+                ("/plain", "application/octet-stream", ""),
+            ],
+        ),
+    ] {
+        let server = launch.start();
+        let mut client = server.connect();
+        for (target, media_type, coding) in cases {
+            let answer = client.get(target).expect(200).has(b"coded");
+            assert_eq!(answer.must("Content-Type"), media_type, "{target}");
+            assert_eq!(answer.field("Content-Encoding").unwrap_or(""), coding, "{target}");
+        }
+    }
+}
+
 pub(crate) fn each_form_has_its_tag(variant: &Variant) {
     let mut client = serve(variant).client();
     let forms = ["identity", "br", "zstd", "gzip"];

@@ -108,6 +108,7 @@ fn rules_of(settings: &Settings) -> ContentRules {
         fallback: text("content.fallback"),
         not_found: text("content.not_found"),
         precompressed: settings.flag("content.precompressed"),
+        coded_names: settings.flag("content.coded_names"),
         etag: match settings.text("content.etag") {
             "inode" => TagFacts::Inode,
             _ => TagFacts::MtimeSize,

@@ -408,6 +408,17 @@ pub static OPTIONS: &[OptionSpec] = &[
          papers have false by default: those servers did not look for compressed files.",
     ),
     option(
+        "content.coded_names",
+        Kind::Bool,
+        "false",
+        "Whether name.js.br, name.wasm.gz and name.svgz are sent as what they hold.",
+        "A request for such a name gets the type of the inner name, and Content-Encoding: br, zstd \
+         or gzip, whatever it accepts. Programs that name coded files in their pages, such as \
+         exports of Unity, need this. Files with an inner name of unknown type, and archives such \
+         as name.tar.gz, are sent as before. A rule in [[headers]] may set Content-Encoding for \
+         other names, or remove it.",
+    ),
+    option(
         "content.etag",
         Kind::Choice(&["mtime-size", "inode"]),
         "mtime-size",
