@@ -8,10 +8,12 @@ use regatta_arch::{
 use std::{collections::HashMap, fmt::Write as _, sync::LazyLock};
 
 mod markdown;
+mod sections;
 mod table;
 
 pub use markdown::{markdown, section_doc};
-pub use table::{OPTIONS, SECTIONS, Section};
+pub use sections::{SECTIONS, Section};
+pub use table::OPTIONS;
 
 /// Options with their own flag, in addition to `--set`.
 pub const FLAGS: &[(&str, &str)] = &[

@@ -1,4 +1,4 @@
-//! Table of the sections, and of the server's own options.
+//! Table of the server's own options.
 use regatta_arch::{
     conn::clients::CONNECTIONS_LIMIT_MAX,
     options::{Kind, OptionSpec},
@@ -9,41 +9,6 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
-
-/// Section of the configuration file: the first part of an option's name.
-#[derive(Clone, Copy, Debug)]
-pub struct Section {
-    /// Name of the section.
-    pub name: &'static str,
-    /// Topic of its options.
-    pub doc: &'static str,
-}
-
-/// Sections in display order; those of architectures follow.
-pub const SECTIONS: &[Section] = &[
-    Section { name: "server", doc: "What is served, on which addresses, and as which user." },
-    Section {
-        name: "limits",
-        doc: "Limits on what a client may send and ask for, and on how long it may take.",
-    },
-    Section { name: "content", doc: "How a request path is answered with a file." },
-    Section {
-        name: "cache",
-        doc: "The cache of open files, their metadata and small bodies, one for each worker.",
-    },
-    Section {
-        name: "tls",
-        doc: "HTTPS (docs/tls.md): addresses, certificates, redirects, tickets.",
-    },
-    Section {
-        name: "http2",
-        doc: "HTTP/2: where it is spoken, and the limits of its connections.",
-    },
-    Section { name: "log", doc: "The access log and the error log." },
-    Section { name: "admin", doc: "What monitors and service managers ask." },
-    Section { name: "lab", doc: "A simulated disk, for tests and measurements." },
-    Section { name: "accept", doc: "How connections are accepted." },
-];
 
 const fn option(
     key: &'static str,
