@@ -41,7 +41,7 @@ pub(crate) fn tags_tell_files_apart(variant: &Variant) {
     }
 }
 
-/// As nginx does: the tag of a copy with the same length and time, on whatever machine, is the same.
+/// Copies with the same length and time have one tag, on whatever machine, as in nginx.
 pub(crate) fn copies_have_equal_tags(variant: &Variant) {
     let mut client = serve(variant).client();
     let tags = ["/a.txt", "/sub/deep/file.txt", "/small.txt"]

@@ -113,8 +113,8 @@ pub(crate) fn a_sibling_asked_for_by_name(variant: &Variant) {
     assert_eq!(answer.body, body_of("gzip"));
 }
 
-/// Files whose names say how they are coded are sent as what they hold, if the option or a rule says
-/// so: Unity asks for `x.wasm.gz`, and pages show `x.svgz`.
+/// Files whose names say how they are coded are sent as what they hold, by the option or a rule:
+/// Unity asks for `x.wasm.gz`, and pages show `x.svgz`.
 pub(crate) fn a_file_that_is_coded_itself(variant: &Variant) {
     let names = ["x.wasm.gz", "x.js.br", "x.svgz", "x.tar.gz", "plain"];
     let site = Site::with(&names.map(|name| (name, "coded")));

@@ -197,7 +197,7 @@ impl Row {
         }
     }
 
-    /// The rows for the patterns of its glob; the row itself, if that is one pattern or has a fault.
+    /// The rows for the patterns of its glob; the row itself, if the glob has a fault.
     fn expand(self, spec: &TableSpec) -> Vec<Self> {
         let is_glob = |field: &&OptionSpec| tables::PATTERNS.contains(&field.key);
         let Some(field) = spec.fields.iter().find(is_glob) else { return vec![self] };
