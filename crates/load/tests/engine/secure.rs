@@ -147,7 +147,7 @@ fn an_end_without_the_alert_is_no_end() {
     let trust = Trust::new();
     let server = Server::over_tls(trust.config(None), |asked: &Asked| {
         let answer = Answer::bytes("HTTP/1.1 200 OK\r\n\r\nhalf");
-        if asked.number % 2 == 0 { answer.closing() } else { answer.cut() }
+        if asked.number.is_multiple_of(2) { answer.closing() } else { answer.cut() }
     });
     let options = LoadOptions { count: Some(8), ..over_tls(&server, trust.options()) };
     let fates = load(&options).fates;
