@@ -7,10 +7,12 @@ use regatta_arch::{
 };
 use std::{collections::HashMap, fmt::Write as _, sync::LazyLock};
 
+mod further;
 mod markdown;
 mod sections;
 mod table;
 
+pub use further::FURTHER;
 pub use markdown::{markdown, section_doc};
 pub use sections::{SECTIONS, Section};
 pub use table::OPTIONS;
@@ -25,7 +27,7 @@ pub const FLAGS: &[(&str, &str)] = &[
 
 /// Options that exist under every architecture.
 fn list_common() -> impl Iterator<Item = &'static OptionSpec> {
-    OPTIONS.iter().chain(accept::OPTIONS)
+    OPTIONS.iter().chain(FURTHER).chain(accept::OPTIONS)
 }
 
 /// True of an option that exists under every architecture.
