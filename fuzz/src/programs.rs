@@ -1,5 +1,6 @@
 //! Whole programs: a connection, a world of them, a configuration.
 use regatta_server::config::{
+    environment::Environment,
     options,
     raw::{Arguments, FileText, read},
     rules_files,
@@ -33,13 +34,13 @@ pub fn link_h2(bytes: &[u8]) {
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let file = |text| FileText { name: "fuzz.toml", text };
-    let (said, problems) = read(Some(file(text)), &Arguments::default());
+    let (said, problems) = read(&[file(text)], &Arguments::default(), &Environment::default());
     for problem in &problems {
         assert!(!problem.message.is_empty());
         assert!(problem.place.to_string().starts_with("fuzz.toml:"), "{problem:?}");
     }
     let printed = options::print(&said.settings) + &said.print_rows();
-    let (again, problems) = read(Some(file(&printed)), &Arguments::default());
+    let (again, problems) = read(&[file(&printed)], &Arguments::default(), &Environment::default());
     assert!(problems.is_empty(), "{problems:?}\n{printed}");
     assert_eq!(options::print(&again.settings) + &again.print_rows(), printed);
 }
@@ -48,7 +49,7 @@ pub fn config(bytes: &[u8]) {
 pub fn site_rules(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let file = FileText { name: "fuzz", text };
-    let (mut said, _) = read(None, &Arguments::default());
+    let (mut said, _) = read(&[], &Arguments::default(), &Environment::default());
     let mut problems = rules_files::headers(file, &mut said);
     problems.extend(rules_files::redirects(file, &mut said));
     let rows = ["headers", "redirects"].map(|table| said.rows(table));

@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use regatta_server::{
     Failure, Sources, UsageFault, WorkFault, architectures,
     config::{
+        environment::Environment,
         options,
         raw::{self, Arguments, Flag, Location, Problem},
     },
@@ -187,8 +188,8 @@ struct SettingArgs {
     /// Set an option; may be repeated. `regatta serve --help` lists all.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
-    /// Read options from this TOML file; without it, no file is read.
-    #[arg(long, value_name = "FILE")]
+    /// Read options from this TOML file, or from all *.toml files of a directory.
+    #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
 }
 
@@ -247,7 +248,12 @@ impl SettingArgs {
             flags.push(Flag { key: "server.listen", name: "--listen", values });
         }
         let arguments = Arguments { flags, sets: self.sets.clone() };
-        Sources { file: self.config.as_deref(), arguments, ..Sources::default() }
+        Sources {
+            file: self.config.as_deref(),
+            arguments,
+            environment: Environment::of_process(),
+            ..Sources::default()
+        }
     }
 }
 

@@ -8,9 +8,11 @@ use std::{fs, io, path::Path};
 
 /// Beginning of the page of the configuration file.
 const FILE: &str = "\
-A TOML file that `regatta serve --config FILE` reads. An option stands in the table of its \
+A TOML file that `regatta serve --config PATH` reads. If PATH is a directory, all its *.toml \
+files are read, in the order of their names. An option stands in the table of its \
 section; `--set SECTION.NAME=VALUE` on the command line wins over the file. Sizes, durations and \
-rates are numbers, or text with a unit, as in \"64 KiB\" and \"10 s\". `regatta check` finds all \
+rates are numbers, or text with a unit, as in \"64 KiB\" and \"10 s\". In a text, ${NAME} and \
+${NAME:-default} are variables of the environment. `regatta check` finds all \
 mistakes.";
 
 /// Writes the pages and completions into a directory, and makes it if it is missing.

@@ -8,6 +8,7 @@ use crate::{
     config::{
         address::{Names, learn, names},
         release::Release,
+        sources::ConfigText,
     },
     handover::HandoverError,
     machine::Found,
@@ -42,8 +43,8 @@ const ROOM_MS: u64 = 1;
 /// Findings of a trial, as the next image reads them.
 #[derive(Debug)]
 pub(crate) struct Findings {
-    /// The text of the configuration file, if there is one.
-    pub(crate) config: Option<String>,
+    /// The text of the configuration, if there is one.
+    pub(crate) config: Option<ConfigText>,
     pub(crate) machine: Found,
     pub(crate) handed: Handed,
 }
@@ -60,7 +61,7 @@ pub(crate) struct Handed {
 /// Description of the descriptors and the bytes: the first part of what is sent.
 #[derive(Debug, Serialize, Deserialize)]
 struct Description {
-    config: Option<Span>,
+    config: Option<ConfigText>,
     /// Addresses of the names in the configuration.
     #[serde(default)]
     names: Names,
@@ -110,15 +111,14 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Begins with the present findings. `config`: the text of the configuration file.
-    pub(crate) fn new(config: Option<&str>, found: &Found) -> Self {
+    /// Begins with the present findings. `config`: the text of the configuration.
+    pub(crate) fn new(config: Option<ConfigText>, found: &Found) -> Self {
         let mut bytes = Vec::new();
         let mut put = |part: &[u8]| {
             let span = Span { at: bytes.len(), len: part.len() };
             bytes.extend_from_slice(part);
             span
         };
-        let config = config.map(|text| put(text.as_bytes()));
         let releases = found.releases.iter().map(|release| put(&release.encode())).collect();
         let tls = found.tls.iter().map(|file| {
             let TlsFile { path, mode, bytes, fault } = file;
@@ -235,8 +235,6 @@ impl Findings {
             let part = bytes.get(span.at..).and_then(|rest| rest.get(..span.len));
             part.ok_or(io::Error::from(io::ErrorKind::InvalidData))
         };
-        let text = |span| String::from_utf8(part(span)?.to_vec()).map_err(io::Error::other);
-        let config = description.config.map(text).transpose()?;
         let mut roots = Vec::new();
         for path in description.roots {
             roots.push(Root::adopt(Path::new(&path), next()?)?);
@@ -268,7 +266,7 @@ impl Findings {
         };
         let reach = description.reach.map(|reach| reach.into_iter().map(folder).collect());
         let handed = Handed { reach, error_log };
-        Ok(Self { config, machine, handed })
+        Ok(Self { config: description.config, machine, handed })
     }
 }
 
@@ -325,7 +323,8 @@ mod tests {
         let reach = [Folder { path: home.to_path_buf(), id: (3, 4) }];
         let (ours, theirs) = Channel::pair().unwrap();
         let mut sent = Sent::default();
-        let mut draft = Draft::new(Some("[server]\n"), &found);
+        let text = ConfigText::Directory(vec![("a.toml".to_owned(), "[server]\n".to_owned())]);
+        let mut draft = Draft::new(Some(text.clone()), &found);
         let name = "found-by-a-trial.invalid:80";
         draft.description.names.insert(name.to_owned(), vec![([192, 0, 2, 1], 80).into()]);
         let root = &found.root;
@@ -338,7 +337,7 @@ mod tests {
         let sent = sent.whole().unwrap().expect("something was sent");
         assert_eq!(sent.len(), 2 + 600 + 1);
         let arrived = Findings::read(sent).unwrap();
-        assert_eq!(arrived.config.as_deref(), Some("[server]\n"));
+        assert_eq!(arrived.config, Some(text));
         let address = crate::config::address::address(name).expect("nobody is asked for it");
         assert_eq!(address.to_string(), "192.0.2.1:80");
         let Found { user: its, root, releases, socket_owner, tls } = arrived.machine;

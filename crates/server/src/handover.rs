@@ -1,6 +1,6 @@
 //! Handover from one image of the master to the next, in memory with a descriptor and no name. It
 //! names descriptors, the old workers, and the findings of the trial.
-use crate::{Failure, WorkFault};
+use crate::{Failure, WorkFault, config::sources::ConfigText};
 use regatta_metrics::ArenaError;
 use regatta_sys::exec::{read_sealed, sealed};
 use serde::{Deserialize, Serialize, Serializer};
@@ -40,9 +40,9 @@ pub struct Handover {
     pub program: PathBuf,
     /// Arguments of that program, its name included; `None` if one is no text.
     pub arguments: Option<Vec<String>>,
-    /// Text of the configuration to use, whatever the file says; `None` if the image is to read the
-    /// file.
-    pub config: Option<String>,
+    /// Text of the configuration to use, whatever the files say; `None` if the image is to read
+    /// them. Earlier builds understand the text of one file.
+    pub config: Option<ConfigText>,
     /// Numbers of requests for another generation: carried out, and not.
     pub reloads: [u64; 2],
     /// Limit of reloads for one root: the wait before the next, and its end on the monotonic clock,
@@ -315,7 +315,7 @@ mod tests {
             started_unix_ms: 1_700_000_000_000,
             program: "/usr/bin/regatta".into(),
             arguments: Some(vec!["regatta".to_owned(), "serve".to_owned()]),
-            config: Some("[server]\nroot = \"/srv\"\n".to_owned()),
+            config: Some(ConfigText::File("[server]\nroot = \"/srv\"\n".to_owned())),
             reloads: [2, 5],
             root_reload: [4_000, 123_456],
             certificates: vec![certificate],

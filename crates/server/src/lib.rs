@@ -41,9 +41,11 @@ use certificates::{Encrypted, Untimely};
 use config::{
     allowance::{Allowance, Chosen},
     check::{self, Config},
+    environment::{self, Environment},
     options,
-    raw::{self, Arguments, FILE_BYTES_MAX, FileText, Location, Problem, Said},
+    raw::{self, Arguments, Location, Problem, Said},
     release::{Release, Wanted},
+    sources::{ConfigFault, ConfigText},
 };
 use development::DevelopmentFault;
 use given::GivenFault;
@@ -55,8 +57,7 @@ use regatta_origin::ListenerClass;
 use regatta_sys::{exec, limits, socket::Place};
 use std::{
     fmt,
-    fs::File,
-    io::{self, Read, Write as _},
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 use top::FindError;
@@ -82,12 +83,14 @@ impl Failure {
 /// Sources of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources<'a> {
-    /// The file that `--config` names.
+    /// The file or directory that `--config` names.
     pub file: Option<&'a Path>,
     /// The rest of the command line.
     pub arguments: Arguments,
-    /// Text of the file, if it has been read before.
-    pub text: Option<String>,
+    /// Variables for values in files.
+    pub environment: Environment,
+    /// Text of the configuration, if it has been read before.
+    pub text: Option<ConfigText>,
     /// Addresses of sockets from the service manager: the server listens there unless configured.
     pub given: Vec<Place>,
 }
@@ -111,7 +114,12 @@ pub fn serve(sources: &Sources<'_>, inherit: Option<i32>) -> Result<(), Failure>
 pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
     let (said, problems) = read_configuration(sources);
     match understand(sources, (said, problems), &[]) {
-        Ok(config) => Ok(options::print(config.settings()) + &config.said.print_rows()),
+        Ok(config) => {
+            let variables = environment::comments(&config.said.variables);
+            let gap = if variables.is_empty() { "" } else { "\n" };
+            let settings = options::print(config.settings());
+            Ok(format!("{variables}{gap}{settings}{}", config.said.print_rows()))
+        }
         Err((_, problems)) => Err(Failure::Configuration(problems)),
     }
 }
@@ -321,7 +329,13 @@ fn understand(
     (mut said, mut problems): (Said, Vec<Problem>),
     releases: &[Release],
 ) -> Understood {
-    let chosen = check::given(&mut said, &sources.given);
+    let chosen = check::given(&mut said, &sources.given).or_else(|| {
+        let address = sources.environment.port()?;
+        check::port(&mut said, address).unwrap_or_else(|problem| {
+            problems.push(problem);
+            None
+        })
+    });
     let allowance = Allowance::read_own(limits::descriptors().hard);
     let understood = check::understand(said, releases, &allowance);
     let understood = understood.map(|mut config| {
@@ -339,36 +353,23 @@ fn understand(
 }
 
 fn read_configuration(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
-    let open = |path: &Path| {
-        let text = sources.text.clone().map_or_else(|| File::open(path).and_then(text_of), Ok);
-        (path.display().to_string(), text)
+    let Sources { file, arguments, environment, text, .. } = sources;
+    let Some(path) = file else { return raw::read(&[], arguments, environment) };
+    let read = match text {
+        Some(text) => Ok(text.clone()),
+        None => ConfigText::read(path),
     };
-    let text = sources.file.map(open);
-    match text {
-        None => raw::read(None, &sources.arguments),
-        Some((name, Ok(text))) => {
-            raw::read(Some(FileText { name: &name, text: &text }), &sources.arguments)
-        }
-        Some((name, Err(error))) => {
-            let (said, mut problems) = raw::read(None, &sources.arguments);
-            let place = Location::Argument(format!("--config {name}"));
-            let why = match error.kind() {
-                io::ErrorKind::NotFound => "no such file".to_owned(),
-                _ => format!("cannot read the file: {error}"),
-            };
-            problems.insert(0, Problem::new(messages::CONFIG_UNREADABLE, place, why));
+    match read {
+        Ok(text) => raw::read(&text.files(&path.display().to_string()), arguments, environment),
+        Err(fault) => {
+            let (said, mut problems) = raw::read(&[], arguments, environment);
+            let ConfigFault { path, .. } = &fault;
+            let place = Location::Argument(format!("--config {}", path.display()));
+            let unreadable = Problem::new(messages::CONFIG_UNREADABLE, place, fault.to_string());
+            problems.insert(0, unreadable);
             (said, problems)
         }
     }
-}
-
-fn text_of(file: File) -> io::Result<String> {
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("it is longer than {FILE_BYTES_MAX} bytes")));
-    }
-    Ok(text)
 }
 
 /// Prints the listening addresses to standard output. A missing reader is no failure.

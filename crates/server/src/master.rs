@@ -19,7 +19,7 @@ mod waiting;
 use crate::{
     Failure, Sources, WorkFault, announce,
     certificates::Untimely,
-    config::raw::Problem,
+    config::{raw::Problem, sources::ConfigText},
     examine_found, examine_server,
     findings::{Draft, Findings},
     front::{self, Front},
@@ -32,7 +32,6 @@ use crate::{
     root::{Report, RootWatch},
     succession::{Kind, SuccessionEvent as Happened},
     supervise::{Ending, Gone, LEAVE_MS_MAX, MasterAction, MasterSignal, Staff},
-    text_of,
 };
 use admin::{Admin, Monitors};
 use confine::Confinement;
@@ -55,7 +54,6 @@ use regatta_sys::{
 };
 use std::{
     fmt,
-    fs::File,
     hash::{BuildHasher, RandomState},
     io, mem,
     os::{
@@ -162,7 +160,7 @@ fn begin(sources: &Sources<'_>, generations: &mut Generations) -> Result<Prepare
 /// sends the findings.
 fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), Failure> {
     // The tried text is handed over, whatever the file says by then.
-    let text = sources.text.clone().or_else(|| text_of(File::open(sources.file?).ok()?).ok());
+    let text = sources.text.clone().or_else(|| ConfigText::read(sources.file?).ok());
     let sources = &Sources { text, ..sources.clone() };
     let (config, found) = examine_server(sources, Untimely::Refused(&generations.certificates))?;
     let mut problems = machine::writable(&config.said);
@@ -177,7 +175,7 @@ fn try_out(sources: &Sources<'_>, generations: &mut Generations) -> Result<(), F
     if !problems.is_empty() {
         return Err(Failure::Configuration(problems));
     }
-    let draft = Draft::new(sources.text.as_deref(), &found);
+    let draft = Draft::new(sources.text.clone(), &found);
     let logs = log::LOGS.map(|key| (key, config.said.place(key)));
     let prepared = prepare(config, found, generations, Purpose::Try)?;
     let Some(channel) = &generations.findings_to else { return Ok(()) };

@@ -73,6 +73,42 @@ pub(crate) fn what_is_printed_is_a_configuration() {
     }
 }
 
+/// Files of a directory with variables; printed, they are a configuration without variables.
+pub(crate) fn files_of_a_directory_and_variables() {
+    let site = Site::with(&[("index.html", "x")]);
+    let folder = site.beside("conf.d");
+    fs::create_dir(&folder).expect("a folder");
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).expect("a file");
+    write("10-server.toml", "[server]\nroot = \"${SITE}\"\n[limits]\nranges_max = 1\n");
+    write("20-limits.toml", "[limits]\nranges_max = \"${RANGES:-2}\"\n");
+    write("README", "not TOML");
+    let config = folder.to_str().expect("text");
+    let serve = |variables: &[(&str, &str)]| {
+        let mut command = Command::new(program());
+        command.args(["serve", "--config", config, "--print-config"]).env_remove("SITE");
+        let done = command.envs(variables.iter().copied()).output().expect("it starts");
+        (
+            done.status.code(),
+            [done.stdout, done.stderr].map(|out| String::from_utf8_lossy(&out).into_owned()),
+        )
+    };
+    let (code, [printed, _]) = serve(&[("SITE", &site.root_text()), ("PORT", "8099")]);
+    assert_eq!(code, Some(0), "{printed}");
+    let variables = "RANGES (not set: its default) in limits.ranges_max, ";
+    for part in ["\nranges_max = 2\n", "listen = [\"0.0.0.0:8099\"]", variables] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    let again = site.configure(&printed);
+    let again = again.to_str().expect("text");
+    let said = ends_with(0, &["serve", "--config", again, "--print-config"]);
+    assert!(printed.ends_with(&said.stdout), "{}", said.stdout);
+    let (code, [_, said]) = serve(&[("PORT", "http")]);
+    assert_eq!(code, Some(2), "{said}");
+    for part in ["10-server.toml:2:8: server.root: the variable SITE is not set", "\"http\""] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
 pub(crate) fn a_good_configuration_passes() {
     let site = Site::with(&[("index.html", "x")]);
     let text = format!(

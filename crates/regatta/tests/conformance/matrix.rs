@@ -464,6 +464,7 @@ const TESTS: Tests = cases! {
         pages_for_errors_of_an_own_site users_of_an_own_site one_kind_of_error_has_one_exit_code
         commands_that_measure_run_the_other_program;
     config: defaults_are_as_promised settings_are_printed what_is_printed_is_a_configuration
+        files_of_a_directory_and_variables
         a_good_configuration_passes every_error_at_once syntax_errors_have_a_position
         findings_on_certificates_have_positions a_server_of_https_alone_says_where_it_listens;
     counters: top_of_another_process top_of_a_pipeline;

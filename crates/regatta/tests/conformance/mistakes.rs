@@ -38,6 +38,8 @@ const ROWS: &[Row] = &[
     ("check --config option.toml", &["server.architecture"]),
     ("check --config section.toml", &["[limits]"]),
     ("check --config loop.toml", &["loop"]),
+    ("check --config variable.toml", &["variable.toml:1:15", "REGATTA_UNSET", "not set", ":-"]),
+    ("check --config EMPTY", &["no file in this directory ends in .toml"]),
     ("check --config status.toml", &["301", "302", "307", "308"]),
     ("check --config twice.toml", &["twice.toml:4:1", "twice.toml:9:8"]),
     ("check --config tickets.toml", &["tickets.toml:4:15", "none.key", "umask 077; openssl rand"]),
@@ -69,6 +71,7 @@ const FILES: &[(&str, &str)] = &[
     ("bracket.toml", "[server\nroot = \"site\"\n"),
     ("option.toml", "SITEarchitectur = \"symped\"\n"),
     ("section.toml", "SITE[limit]\nidle_ms_max = 3\n"),
+    ("variable.toml", "server.root = \"${REGATTA_UNSET}\"\n"),
     ("loop.toml", "SITE[[redirects]]\nfrom = \"/a\"\nto = \"/a\"\n"),
     ("status.toml", "SITE[[redirects]]\nfrom = \"/a\"\nto = \"/b\"\nstatus = 305\n"),
     (

@@ -1,6 +1,7 @@
 //! Findings about certificates, and the classes that they make.
 use super::*;
 use crate::{
+    config::environment::Environment,
     config::raw::{Arguments, Flag, read, tests::of_good_file},
     folder::Folder,
     tls::TlsFront,
@@ -156,7 +157,8 @@ fn the_certificate_for_development_is_made_by_another_start() {
         let flag = |key, value: String| Flag { key, name: development::FLAG, values: vec![value] };
         let path = files.path(name).display().to_string();
         let flags = vec![flag(CERTIFICATE, path), flag("tls.listen", "127.0.0.1:0".to_owned())];
-        let (said, faults) = read(None, &Arguments { flags, sets: Vec::new() });
+        let (said, faults) =
+            read(&[], &Arguments { flags, sets: Vec::new() }, &Environment::default());
         assert_eq!(faults, []);
         let found = TlsFiles::read(&said.settings);
         let problems = understand(&said, &found, now, Untimely::Refused(&[])).problems;

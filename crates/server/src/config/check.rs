@@ -200,6 +200,20 @@ pub(crate) fn given(said: &mut Said, given: &[Place]) -> Option<Chosen> {
     })
 }
 
+/// Listens at the address of the variable `PORT`, unless addresses are configured. A faulty
+/// variable matters only there.
+pub(crate) fn port(
+    said: &mut Said,
+    address: Result<String, Problem>,
+) -> Result<Option<Chosen>, Problem> {
+    if listens::LISTENS.iter().any(|(key, _)| said.is_said(key)) {
+        return Ok(None);
+    }
+    let value = address?;
+    said.choose(LISTEN_KEY, Value::List(vec![value.clone()]));
+    Ok(Some(Chosen { key: LISTEN_KEY, value, from: "PORT in the environment".to_owned() }))
+}
+
 /// Descriptors of every process that are for neither connections nor the cache.
 const fn reserved(said: &Said) -> u64 {
     DESCRIPTORS_RESERVED + said.hosts.len() as u64
@@ -478,7 +492,7 @@ fn no_room(said: &Said, tables: Tables, [each, cache]: [u64; 2]) -> Problem {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::config::raw::tests::of_sets;
+    use crate::config::{environment::tests::environment, raw::tests::of_sets};
     use regatta_arch::layout::ADDRESSES_MAX;
     use regatta_sys::{groups::Group, limits::ThreadRoom};
 
@@ -635,6 +649,22 @@ pub(super) mod tests {
         assert_eq!(listens(&["tls.listen=127.0.0.1:443"]), ["127.0.0.1:80"]);
         assert_eq!(listens(&["tls.listen=127.0.0.1:443,127.0.0.1:80"]), [""; 0]);
         assert_eq!(listens(&["server.listen=127.0.0.1:1"]), ["127.0.0.1:1"]);
+    }
+
+    #[test]
+    fn a_port_of_the_environment_counts_if_no_address_is_configured() {
+        let listens = |sets: &[&str], port: &str| {
+            let mut said = of_sets(sets);
+            let address = environment(&[("PORT", port)]).port().expect("it is set");
+            let chosen = super::port(&mut said, address)?;
+            Ok::<_, Problem>((said.settings.list(LISTEN_KEY).join(","), chosen.is_some()))
+        };
+        assert_eq!(listens(&[], "80"), Ok(("0.0.0.0:80".to_owned(), true)));
+        assert!(listens(&[], "http").is_err());
+        let set = "server.listen=127.0.0.1:1";
+        assert_eq!(listens(&[set], "http"), Ok(("127.0.0.1:1".to_owned(), false)));
+        let set = "tls.listen=127.0.0.1:1";
+        assert_eq!(listens(&[set], "80"), Ok(("127.0.0.1:8080".to_owned(), false)));
     }
 
     #[test]

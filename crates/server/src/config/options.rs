@@ -1,5 +1,6 @@
 //! Table of all options: the source of the help texts, `docs/options.md`, `--print-config` and the
 //! names in a configuration file.
+use crate::config::environment;
 use regatta_arch::{
     ARCHITECTURES,
     conn::accept,
@@ -139,8 +140,10 @@ pub fn toml(value: &Value) -> String {
     }
 }
 
-/// Formats a TOML basic string. Values have no control characters, so two escapes are enough.
+/// Formats a TOML basic string. Values have no control characters, so two escapes are enough, and
+/// one for variables of the environment.
 fn quoted(text: &str) -> String {
+    let text = environment::escape(text);
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 

@@ -8,6 +8,7 @@ pub use of_hosts::text_of;
 use crate::{
     architectures,
     config::{
+        environment::{Environment, UsedVariable},
         options,
         tables::{self, TableSpec},
     },
@@ -20,9 +21,12 @@ use std::fmt::{self, Write as _};
 use std::mem;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-use toml::de::{DeArray, DeTable, DeValue};
+use toml::{
+    Spanned,
+    de::{DeArray, DeTable, DeValue},
+};
 
-/// Limit of a configuration file, bytes.
+/// Limit of a configuration file, or of the files of a directory together, bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Limit of duplicate keys whose first places are searched.
@@ -44,6 +48,8 @@ pub enum Location {
     },
     /// On the command line, as in `--set cache.enabled=no`.
     Argument(String),
+    /// The variable of this name in the environment.
+    Variable(String),
 }
 
 impl fmt::Display for Location {
@@ -52,6 +58,7 @@ impl fmt::Display for Location {
             Self::Default(_) => f.write_str("by default"),
             Self::File { name, line, column } => write!(f, "{name}:{line}:{column}"),
             Self::Argument(text) => f.write_str(text),
+            Self::Variable(name) => write!(f, "{name} in the environment"),
         }
     }
 }
@@ -88,7 +95,7 @@ impl Problem {
     pub fn json(&self) -> serde_json::Value {
         let (file, line, column) = match &self.place {
             Location::File { name, line, column } => (Some(name), Some(line), Some(column)),
-            Location::Default(_) | Location::Argument(_) => (None, None, None),
+            _ => (None, None, None),
         };
         serde_json::json!({
             "id": self.kind.id,
@@ -152,6 +159,8 @@ pub struct Said {
     /// Configuration of each row of `[[hosts]]`: its own rules, and the options of all hosts,
     /// except for its own.
     pub(crate) hosts: Vec<Self>,
+    /// Variables of the environment in the files, in their order.
+    pub(crate) variables: Vec<UsedVariable>,
 }
 
 /// Row of a table ([`tables`]).
@@ -236,7 +245,7 @@ impl Said {
         let defaults = DEFAULTS.get_or_init(|| Arc::new(Settings::defaults(options::all())));
         let settings = Settings::over(Arc::clone(defaults));
         let (places, rows) = (BTreeMap::new(), BTreeMap::new());
-        Self { settings, places, rows, hosts: Vec::new() }
+        Self { settings, places, rows, hosts: Vec::new(), variables: Vec::new() }
     }
 
     /// Adds a row to a table. A glob becomes a row for each of its patterns.
@@ -320,15 +329,17 @@ impl Said {
     }
 }
 
-/// Reads the whole configuration. Returns all problems, in the order of reading; a faulty value is
+/// Reads the whole configuration. Of several files, the last one that sets an option counts, and
+/// rows of tables are added up. Returns all problems, in the order of reading; a faulty value is
 /// left at its default.
 #[must_use]
-pub fn read(file: Option<FileText<'_>>, arguments: &Arguments) -> (Said, Vec<Problem>) {
-    let (said, problems, wrong_lines) = (Said::new(), Vec::new(), BTreeSet::new());
-    let mut reader = Reader { said, problems, wrong_lines, places: Places::default() };
-    if let Some(file) = file {
-        reader.file(file);
-    }
+pub fn read(
+    files: &[FileText<'_>],
+    arguments: &Arguments,
+    environment: &Environment,
+) -> (Said, Vec<Problem>) {
+    let mut reader = Reader::new(environment);
+    files.iter().for_each(|file| reader.file(*file));
     for flag in &arguments.flags {
         reader.flag(flag);
     }
@@ -337,15 +348,18 @@ pub fn read(file: Option<FileText<'_>>, arguments: &Arguments) -> (Said, Vec<Pro
     }
     reader.architecture();
     reader.said.complete_hosts();
+    reader.said.variables = reader.variables;
     (reader.said, reader.problems)
 }
 
-struct Reader {
+struct Reader<'e> {
     said: Said,
     problems: Vec<Problem>,
-    /// Lines with a syntax error: their values mean nothing.
+    /// Lines of the file with a syntax error: their values mean nothing.
     wrong_lines: BTreeSet<usize>,
     places: Places,
+    environment: &'e Environment,
+    variables: Vec<UsedVariable>,
 }
 
 /// Whether a text has blocks or directives like nginx's.
@@ -354,9 +368,22 @@ fn is_of_nginx(text: &str) -> bool {
     lines.into_iter().any(|line| line.ends_with('{') || line.ends_with(';'))
 }
 
-impl Reader {
+impl<'e> Reader<'e> {
+    fn new(environment: &'e Environment) -> Self {
+        Self {
+            said: Said::new(),
+            problems: Vec::new(),
+            wrong_lines: BTreeSet::new(),
+            places: Places::default(),
+            environment,
+            variables: Vec::new(),
+        }
+    }
+
     fn file(&mut self, file: FileText<'_>) {
         self.places = Places::new(file.text);
+        self.wrong_lines.clear();
+        let before = self.problems.len();
         let (table, faults) = DeTable::parse_recoverable(file.text);
         for (at, fault) in faults.into_iter().enumerate() {
             let place = self.place(file, fault.span().unwrap_or(0..0));
@@ -373,7 +400,7 @@ impl Reader {
                 message => message.to_owned(),
             };
             let mut problem = Problem::new(messages::BAD_TOML, place, message);
-            if self.problems.is_empty() && is_of_nginx(file.text) {
+            if self.problems.len() == before && is_of_nginx(file.text) {
                 problem = problem.hint(
                     "configuration files are TOML; docs/from-nginx.md has the option for each \
                      directive of nginx",
@@ -382,10 +409,12 @@ impl Reader {
             self.problems.push(problem);
         }
         self.table(file, "", table.get_ref());
-        self.problems.sort_by_key(|problem| match problem.place {
+        self.problems[before..].sort_by_key(|problem| match problem.place {
             Location::File { line, column, .. } => (line, column),
-            Location::Default(_) | Location::Argument(_) => (0, 0),
+            _ => (0, 0),
         });
+        // Problems of the command line are not about lines of a file.
+        self.wrong_lines.clear();
     }
 
     fn table(&mut self, file: FileText<'_>, prefix: &str, table: &DeTable<'_>) {
@@ -399,7 +428,8 @@ impl Reader {
             match (options::find(&key), value.get_ref()) {
                 (Some(spec), got) => {
                     let place = self.place(file, value.span());
-                    self.put(spec, from_toml(spec, got), place);
+                    let value = self.value(spec, got, &place);
+                    self.put(spec, value, place);
                 }
                 (None, DeValue::Table(inner)) if is_section(&key) => self.table(file, &key, inner),
                 (None, DeValue::Array(rows)) if tables::find(&key).is_some() => {
@@ -482,11 +512,27 @@ impl Reader {
                 continue;
             };
             let at = self.place(file, value.span());
-            if let Err(problem) = row.set_field(field, from_toml(field, value.get_ref()), at) {
+            let value = self.value(field, value.get_ref(), &at);
+            if let Err(problem) = row.set_field(field, value, at) {
                 self.report(problem);
             }
         }
         row
+    }
+
+    /// Reads the value of an option or field in a file, and replaces variables in its texts.
+    fn value(
+        &mut self,
+        spec: &'static OptionSpec,
+        value: &DeValue<'_>,
+        place: &Location,
+    ) -> Result<Value, ValueFault> {
+        let Self { environment, variables, .. } = self;
+        let mut note = |name: &str, by_default: bool| {
+            let (name, place) = (name.to_owned(), place.clone());
+            variables.push(UsedVariable { name, by_default, key: spec.key, place });
+        };
+        from_toml(spec, value, &mut |text| environment.expand(text, &mut note))
     }
 
     fn flag(&mut self, flag: &Flag) {
@@ -517,7 +563,7 @@ impl Reader {
         let value = if spec.kind == Kind::List && text.starts_with('[') {
             DeValue::parse(text)
                 .map_err(|fault| ValueFault(fault.message().to_owned()))
-                .and_then(|value| from_toml(spec, value.get_ref()))
+                .and_then(|value| from_toml(spec, value.get_ref(), &mut |_| Ok(None)))
         } else {
             spec.kind.parse(text)
         };
@@ -674,17 +720,29 @@ fn unknown(place: Location, key: &str, is_table: bool) -> Problem {
     }
 }
 
-fn from_toml(spec: &OptionSpec, value: &DeValue<'_>) -> Result<Value, ValueFault> {
+/// Replacement of the variables in a text; `None` if it has none.
+type Expand<'a> = &'a mut dyn FnMut(&str) -> Result<Option<String>, ValueFault>;
+
+fn from_toml(
+    spec: &OptionSpec,
+    value: &DeValue<'_>,
+    expand: Expand<'_>,
+) -> Result<Value, ValueFault> {
     let kind = spec.kind;
+    if let DeValue::String(text) = value
+        && let Some(text) = expand(text)?
+    {
+        return if kind == Kind::List { kind.list(vec![text]) } else { kind.parse(&text) };
+    }
     match (kind, value) {
         (Kind::Bool, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
         (Kind::List, DeValue::String(text)) => kind.list(vec![text.to_string()]),
         (Kind::List, DeValue::Array(items)) => {
-            let items = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
-            match items.collect() {
-                Some(items) => kind.list(items),
+            let text = |item: &Spanned<DeValue<'_>>| match item.get_ref().as_str() {
+                Some(text) => Ok(expand(text)?.unwrap_or_else(|| text.to_owned())),
                 None => Err(ValueFault("expected a list of texts in quotes".to_owned())),
-            }
+            };
+            kind.list(items.iter().map(text).collect::<Result<_, _>>()?)
         }
         (Kind::Text | Kind::Path | Kind::Choice(_), DeValue::String(text)) => kind.parse(text),
         (Kind::Bool | Kind::Text | Kind::Path | Kind::Choice(_) | Kind::List, other) => {

@@ -10,6 +10,7 @@ use crate::{
     Failure, Sources, WorkFault,
     config::address::{Place, place},
     config::release::RulesInForce,
+    config::sources::ConfigText,
     findings::Findings,
     front::ClientTable,
     handover::{
@@ -39,7 +40,6 @@ use regatta_sys::{
 use std::{
     ffi::OsString,
     fmt,
-    fs::File,
     io::{self, PipeWriter},
     mem,
     ops::Range,
@@ -77,11 +77,11 @@ pub(crate) struct Generations {
     /// adds them.
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// Configuration file of this image, its text in force, and the text that is tried, if it
+    /// Configuration file, or directory, of this image, its text in force, and the text that is tried, if it
     /// differs from the file.
     pub(super) config_file: Option<PathBuf>,
-    pub(super) config: Option<String>,
-    pub(super) tried: Option<String>,
+    pub(super) config: Option<ConfigText>,
+    pub(super) tried: Option<ConfigText>,
     /// Requests that were carried out, and those that were not.
     pub(super) reloads: [u64; 2],
     /// Limit of reloads for one root ([`crate::handover::Handover::root_reload`]).
@@ -302,14 +302,13 @@ impl Generations {
         Ok(())
     }
 
-    /// Reads the configuration file for the first image. A failure is reported where the text is
-    /// needed.
-    fn config_now(&self) -> Option<String> {
-        crate::text_of(File::open(self.config_file.as_deref()?).ok()?).ok()
+    /// Reads the configuration for the first image. A failure is reported where the text is needed.
+    fn config_now(&self) -> Option<ConfigText> {
+        ConfigText::read(self.config_file.as_deref()?).ok()
     }
 
-    /// Text of the configuration file for this image, if it has been read before.
-    pub(crate) fn config(&self) -> Option<String> {
+    /// Text of the configuration for this image, if it has been read before.
+    pub(crate) fn config(&self) -> Option<ConfigText> {
         self.config.clone()
     }
 

@@ -54,7 +54,7 @@ Generated from the tables in `crates/server/src/config/options.rs` and `crates/a
 `cargo run --example options-doc -p regatta-server`; do not edit.
 
 Set an option on the command line, `regatta serve --set limits.idle_ms_max=30s`, or in a file given
-with `--config`:
+with `--config` ([several files, variables](operating.md#configuration-files)):
 
 ```toml
 [limits]

@@ -59,7 +59,8 @@ pub static OPTIONS: &[OptionSpec] = &[
          and all its addresses are used (with port 0, the first). The file of a Unix socket is \
          made at start and removed at the end; a file without a listener is replaced. A socket \
          that the service manager gives (LISTEN_FDS) is used for the same address or path; if \
-         this option is not set, all that are given are. Who connects to it has no address: logs \
+         this option is not set, all that are given are. If no address is configured or given, \
+         0.0.0.0 with the port in the variable PORT of the environment is used. Who connects to it has no address: logs \
          say `unix:`, and no limit on one client holds for it.",
     ),
     option(

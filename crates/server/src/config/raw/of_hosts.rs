@@ -125,6 +125,7 @@ impl Said {
             places: self.places.clone(),
             rows: rows.map(|(table, rows)| (*table, Arc::clone(rows))).collect(),
             hosts: Vec::new(),
+            variables: Vec::new(),
         }
     }
 

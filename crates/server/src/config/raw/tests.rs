@@ -1,6 +1,7 @@
 //! Tests that each fault is reported at its place, and that printed configurations read back. The
 //! first functions read configurations for tests of other modules as well.
 use super::*;
+use crate::config::environment::{comments, tests::environment};
 
 fn arguments(sets: &[&str]) -> Arguments {
     Arguments { flags: Vec::new(), sets: sets.iter().map(|set| (*set).to_owned()).collect() }
@@ -8,7 +9,7 @@ fn arguments(sets: &[&str]) -> Arguments {
 
 /// The configuration of a file `r`, and its problems.
 pub(crate) fn of_file(text: &str) -> (Said, Vec<Problem>) {
-    read(Some(FileText { name: "r", text }), &Arguments::default())
+    read(&[FileText { name: "r", text }], &Arguments::default(), &Environment::default())
 }
 
 /// The configuration of a file `r`, without problems.
@@ -22,7 +23,7 @@ pub(crate) fn of_good_file(text: &str) -> Said {
 /// A configuration of `--set` alone, without problems.
 #[track_caller]
 pub(crate) fn of_sets(sets: &[&str]) -> Said {
-    let (said, problems) = read(None, &arguments(sets));
+    let (said, problems) = read(&[], &arguments(sets), &Environment::default());
     assert_eq!(problems, []);
     said
 }
@@ -38,7 +39,8 @@ pub(crate) fn begin_with(problems: &[Problem], starts: &[&str]) {
 }
 
 fn problems(text: &str, sets: &[&str]) -> Vec<String> {
-    let (_, problems) = read(Some(FileText { name: "r.toml", text }), &arguments(sets));
+    let (file, environment) = (FileText { name: "r.toml", text }, Environment::default());
+    let (_, problems) = read(&[file], &arguments(sets), &environment);
     problems.iter().map(ToString::to_string).collect()
 }
 
@@ -137,7 +139,8 @@ fn later_wins_and_keeps_its_place() {
     };
     let sets = ["content.index=x.html, y.html", "server.root=b", "limits.idle_ms_max=3 s"];
     let arguments = Arguments { flags: vec![flag], ..arguments(&sets) };
-    let (said, problems) = read(Some(FileText { name: "r.toml", text }), &arguments);
+    let files = [FileText { name: "r.toml", text }];
+    let (said, problems) = read(&files, &arguments, &Environment::default());
     assert_eq!(problems, []);
     assert_eq!(said.settings.list("server.listen"), ["127.0.0.1:0", "127.0.0.2:0"]);
     assert_eq!(said.settings.list("content.index"), ["x.html", "y.html"]);
@@ -152,13 +155,69 @@ fn later_wins_and_keeps_its_place() {
 #[test]
 fn what_is_printed_reads_back_as_itself() {
     let sets = ["server.root=a \"b\\c\"", "content.index=", "server.listen=[\"a:1\",\"b:2\"]"];
-    for sets in [&[][..], &sets] {
+    for sets in [&[][..], &sets, &["server.root=a${B}$${C}"]] {
         let said = of_sets(sets);
         let text = options::print(&said.settings);
         let again = of_good_file(&text);
         assert_eq!(said.settings, again.settings);
         assert_eq!(text, options::print(&again.settings));
     }
+}
+
+#[test]
+fn variables_are_replaced_in_values_of_files() {
+    let text = "\
+[server]
+root = \"${ROOT:-/srv}\"
+listen = [\"0.0.0.0:${PORT}\", \"[::]:${PORT}\"]
+[limits]
+ranges_max = \"${RANGES}\"
+[content]
+clean_urls = \"${CLEAN}\"
+charset = \"${MISSING}\"
+[[redirects]]
+from = \"/a\"
+to = \"https://${HOST}/\"
+";
+    let variables = [("PORT", "81"), ("RANGES", "3"), ("CLEAN", "true"), ("HOST", "h")];
+    let (file, environment) = (FileText { name: "r", text }, environment(&variables));
+    let arguments = arguments(&["log.error=${PORT}"]);
+    let (said, problems) = read(&[file], &arguments, &environment);
+    begin_with(&problems, &["r:8:11: content.charset: the variable MISSING is not set"]);
+    assert_eq!(said.settings.text("server.root"), "/srv");
+    assert_eq!(said.settings.list("server.listen"), ["0.0.0.0:81", "[::]:81"]);
+    assert_eq!(said.settings.number("limits.ranges_max"), 3);
+    assert!(said.settings.flag("content.clean_urls"));
+    assert_eq!(said.settings.text("log.error"), "${PORT}", "a shell has replaced those");
+    assert_eq!(said.rows("redirects")[0].settings.text("redirects.to"), "https://h/");
+    let comments = comments(&said.variables);
+    let expected = "# from the environment: ROOT (not set: its default) in server.root, r:2:8\n\
+                    # from the environment: PORT in server.listen, r:3:10\n";
+    assert!(comments.starts_with(expected), "{comments}");
+    assert_eq!(comments.lines().count(), 6, "{comments}");
+}
+
+/// The last file that sets an option counts, rows are added up, and places name the file.
+#[test]
+fn several_files_are_one_configuration() {
+    let row = "[[redirects]]\nfrom = \"/a\"\nto = \"/b\"\nstatus = 7\n";
+    let first = format!("[cache]\nenabled = false\nenabeld = x\n{row}");
+    let second = format!("[cache]\nenabled = true\nfoo = 1\n[content]\ncharset = 1\n{row}");
+    let files = [("a.toml", &first), ("b.toml", &second)];
+    let files = files.map(|(name, text)| FileText { name, text });
+    let (said, problems) = read(&files, &Arguments::default(), &Environment::default());
+    let expected = [
+        "a.toml:3:11: ",
+        "a.toml:7:10: redirects.status: expected",
+        "b.toml:3:1: unknown option cache.foo",
+        "b.toml:5:11: content.charset: expected a text",
+        "b.toml:9:10: redirects.status: expected",
+    ];
+    begin_with(&problems, &expected);
+    assert!(said.settings.flag("cache.enabled"));
+    assert_eq!(said.place("cache.enabled").to_string(), "b.toml:2:11");
+    let places = said.rows("redirects").iter().map(|row| row.place.to_string());
+    assert_eq!(places.collect::<Vec<_>>(), ["a.toml:4:1", "b.toml:6:1"]);
 }
 
 #[test]
@@ -179,12 +238,8 @@ fn places_are_found_in_linear_time() {
         one_line += &format!("{{ path = \"/{at}\", set = [\"X-A: b\"] }},");
     }
     for text in [lines, one_line + "]\n"] {
-        let mut reader = Reader {
-            said: Said::new(),
-            problems: Vec::new(),
-            wrong_lines: BTreeSet::new(),
-            places: Places::default(),
-        };
+        let environment = Environment::default();
+        let mut reader = Reader::new(&environment);
         reader.file(FileText { name: "r.toml", text: &text });
         assert_eq!(reader.problems, []);
         let steps = reader.places.steps;
