@@ -8,6 +8,7 @@ use crate::{
     examine,
     front::Trust,
     listens::{TLS, speaks_http2},
+    log::{SKIP_KEY, SkippedPaths},
     messages,
     site::Builder,
 };
@@ -63,6 +64,7 @@ pub fn run(request: &ExplainRequest, sources: &Sources<'_>) -> Result<Explanatio
     }
     let who = from.map(|from| explain_client(&config.said.settings, from, &bytes));
     explained.decisions.splice(0..0, who.into_iter().flatten());
+    explained.decisions.extend(explain_log(&config.said.settings, &bytes));
     let decides = |chosen: &&Chosen| {
         chosen.key.starts_with("content.") || chosen.key == "cache.revalidate_ms"
     };
@@ -109,6 +111,14 @@ fn explain_client(settings: &Settings, from: Peer, request: &[u8]) -> Vec<Decisi
         decisions.push(Decision { about: "limits", says });
     }
     decisions
+}
+
+/// Decision that the request has no line in the access log, if there is such a log.
+fn explain_log(settings: &Settings, request: &[u8]) -> Option<Decision> {
+    let head = parse_request(request, &HeadLimits::default()).ok()?;
+    let skipped = SkippedPaths::parse(settings.list(SKIP_KEY)).ok()?;
+    let is_skipped = settings.text("log.access") != "off" && skipped.has(head.target, &mut vec![]);
+    is_skipped.then(|| Decision { about: "log", says: format!("no line ({SKIP_KEY})") })
 }
 
 /// Parses a peer.
@@ -254,6 +264,18 @@ mod tests {
         check(&[], TLS, "protocol: HTTP/2, if the client offers");
         check(&["http2.clear=false"], ListenerClass::CLEAR, "protocol: HTTP/2 is off");
         check(&["http2.enabled=false"], TLS, "protocol: HTTP/2 is off");
+    }
+
+    #[test]
+    fn requests_without_a_line_in_the_log_are_named() {
+        let explained = |sets: &[&str], target| {
+            let bytes = bytes_of(&request("GET", target, &[])).unwrap();
+            explain_log(&of_sets(sets).settings, &bytes).map(|made| made.to_string())
+        };
+        let sets = ["log.access=-", "log.skip=/healthz,/assets/**"];
+        assert_eq!(explained(&sets, "/assets/a.js").as_deref(), Some("log: no line (log.skip)"));
+        assert_eq!(explained(&sets, "/a.js"), None);
+        assert_eq!(explained(&sets[1..], "/healthz"), None);
     }
 
     #[test]

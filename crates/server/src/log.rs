@@ -10,11 +10,15 @@ mod error;
 mod file;
 mod format;
 mod sink;
+mod skip;
 #[cfg(test)]
 mod tests;
 
 /// The options that name logs.
 pub(crate) const LOGS: [&str; 2] = ["log.access", "log.error"];
+
+/// Option with the paths that are not logged.
+pub(crate) const SKIP_KEY: &str = "log.skip";
 
 pub use error::ErrorLog;
 pub use file::{LogDestination, LogFault, LogFile, Owner};
@@ -23,3 +27,4 @@ pub use format::Format;
 pub use sink::{
     AccessLog, AccessLogOptions, BUFFER_AGE_MS_MAX, BUFFER_BYTES_MAX, FAULT_MS_MIN, LogSink,
 };
+pub use skip::SkippedPaths;

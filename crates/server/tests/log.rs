@@ -13,6 +13,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{Command, id},
+    sync::Arc,
 };
 
 #[global_allocator]
@@ -25,8 +26,8 @@ const PATH: &str = "REGATTA_TEST_LOG";
 
 fn sink<'a>(arena: &Arena<'a>, path: &Path, format: Format) -> LogSink<'a> {
     let destination = LogDestination::Path(path.into());
-    let (stall_ns, has_units) = (10_000_000, false);
-    let options = AccessLogOptions { destination, format, owner: None, stall_ns, has_units };
+    let (skip, owner, stall_ns) = (Arc::default(), None, 10_000_000);
+    let options = AccessLogOptions { destination, format, skip, owner, stall_ns, has_units: false };
     let errors = ErrorLog::open(LogDestination::Off, None, None).expect("off cannot fail");
     let log = AccessLog::open(options).expect("the folder can be written to");
     log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors)

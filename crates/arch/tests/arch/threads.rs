@@ -29,6 +29,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     os::fd::AsFd,
     path::Path,
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -147,8 +148,9 @@ impl Drop for Server {
 /// Opens the logs of a server in this folder.
 fn logs(folder: &Path) -> (AccessLog, ErrorLog) {
     let destination = LogDestination::Path(folder.join("access"));
-    let (format, stall_ns) = (Format::Common, u64::MAX);
-    let options = AccessLogOptions { destination, format, owner: None, stall_ns, has_units: true };
+    let (format, skip, owner) = (Format::Common, Arc::default(), None);
+    let stall_ns = u64::MAX;
+    let options = AccessLogOptions { destination, format, skip, owner, stall_ns, has_units: true };
     let errors = ErrorLog::open(LogDestination::Stderr, None, None).unwrap();
     (AccessLog::open(options).unwrap(), errors)
 }

@@ -54,6 +54,21 @@ pub(crate) fn common_format(variant: &Variant) {
     }
 }
 
+pub(crate) fn skipped_paths_have_no_line(variant: &Variant) {
+    let site = Site::new();
+    let log = site.beside("access.log");
+    let launch = Launch::new(variant, common()).log(&log).set("log.skip=/sub/**,/small.txt");
+    let server = launch.start();
+    let mut client = server.connect();
+    client.get("/small.txt?a=b").expect(200);
+    client.get("/sub/file.txt").expect(200);
+    client.get("/sub/missing").expect(404);
+    client.get("/a.txt").expect(200);
+    drop(client);
+    let lines = lines(server, &log, 1);
+    assert!(lines[0].contains("\"GET /a.txt HTTP/1.1\" 200"), "{lines:?}");
+}
+
 /// The year as each line of today has it.
 fn year() -> String {
     let date = httpdate::fmt_http_date(std::time::SystemTime::now());

@@ -17,7 +17,7 @@ const ALWAYS: Set = cases! {
     access_log: common_format combined_format no_forgery json_format failures_are_logged
         refusals_are_logged_with_their_reason a_file_that_shrinks_is_logged
         lines_are_written_in_time a_full_disk_stops_nobody to_standard_error
-        nothing_is_logged_when_off lines_stay_whole;
+        nothing_is_logged_when_off skipped_paths_have_no_line lines_stay_whole;
     bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
         small_body_is_drained body_at_the_limit body_that_comes_late chunked_body_is_drained
         chunked_body_byte_by_byte large_body_is_refused endless_chunks_are_refused

@@ -15,6 +15,7 @@ use crate::{
         rules_files, unused,
     },
     listens::{self, TlsParts},
+    log::{SKIP_KEY, SkippedPaths},
     media, messages,
 };
 use regatta_arch::{
@@ -108,6 +109,7 @@ pub fn understand(
     permissions(&said, &mut problems);
     let admin = admin(&said, &mut problems);
     limits(&said, &mut problems);
+    skipped(&said, &mut problems);
     transport(&said, &mut problems);
     let mut warnings = Vec::new();
     warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
@@ -339,6 +341,14 @@ fn limits(said: &Said, problems: &mut Vec<Problem>) {
             "limits.target_bytes_max",
             &message,
         ));
+    }
+}
+
+/// Finds a faulty pattern of paths that are not logged.
+fn skipped(said: &Said, problems: &mut Vec<Problem>) {
+    if let Err(fault) = SkippedPaths::parse(said.settings.list(SKIP_KEY)) {
+        let problem = said.problem(messages::BAD_VALUE, SKIP_KEY, &fault);
+        problems.push(problem.hint("as in /healthz or /assets/**"));
     }
 }
 

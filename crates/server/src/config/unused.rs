@@ -4,7 +4,9 @@ use crate::{
         options,
         raw::{Problem, Said},
     },
-    listens, messages,
+    listens,
+    log::SKIP_KEY,
+    messages,
 };
 use regatta_arch::{ARCHITECTURES, Architecture};
 
@@ -54,7 +56,7 @@ fn without_http2(said: &Said, key: &str) -> Option<Problem> {
     Some(found.hint(hint))
 }
 
-/// Warns of an option of TLS that no address uses. One that is set to its default is as if unset.
+/// Warns of an option of TLS that no address uses, or of a log that is off. One that is set to its default is as if unset.
 fn lonely(said: &Said, key: &str) -> Option<Problem> {
     let settings = &said.settings;
     if settings.get(key) == Some(&options::default(key)) {
@@ -65,6 +67,7 @@ fn lonely(said: &Said, key: &str) -> Option<Problem> {
         _ if OF_TLS.contains(&key) && !listens::is_wanted(settings) => "tls.listen",
         HANDSHAKE_MS_MAX if !greets && !listens::is_wanted(settings) => "tls.listen",
         _ if OF_TICKETS.contains(&key) && settings.list("tls.listen").is_empty() => "tls.listen",
+        SKIP_KEY if settings.text("log.access") == "off" => "log.access",
         _ if OF_CLIENTS.contains(&key) && settings.list("tls.client_listen").is_empty() => {
             "tls.client_listen"
         }
@@ -72,7 +75,8 @@ fn lonely(said: &Said, key: &str) -> Option<Problem> {
     };
     let message = format!("no effect without {lacking}");
     let found = said.problem(messages::OPTION_UNUSED, key, &message);
-    Some(found.hint(format!("list addresses in {lacking}, or leave it out")))
+    let what = if lacking == "log.access" { "name a file" } else { "list addresses" };
+    Some(found.hint(format!("{what} in {lacking}, or leave it out")))
 }
 
 fn warning(said: &Said, architecture: &Architecture, key: &str) -> Option<Problem> {
@@ -154,6 +158,15 @@ mod tests {
                      http2.clear\n  hint: set http2.clear = true, list addresses in tls.listen, \
                      or leave it out";
         check(&["http2.clear=false", STREAMS], &[found]);
+    }
+
+    #[test]
+    fn paths_that_no_log_has_anyway_are_named() {
+        let set = "log.skip=/healthz";
+        let found = warned("sped", &[set]);
+        assert!(found[0].contains("log.skip: no effect without log.access"), "{found:?}");
+        assert!(found[0].ends_with("name a file in log.access, or leave it out"), "{found:?}");
+        assert_eq!(warned("sped", &[set, "log.access=-"]), [""; 0]);
     }
 
     #[test]

@@ -3,6 +3,7 @@ use super::{
     ErrorLog, Format,
     file::{LogDestination, LogFault, LogFile, Owner, Written, make},
     format::{Formatter, LineLimits},
+    skip::SkippedPaths,
 };
 use crate::messages;
 use regatta_arch::WorkerLog;
@@ -33,6 +34,8 @@ pub struct AccessLogOptions {
     pub destination: LogDestination,
     /// Format of its lines: `log.format`.
     pub format: Format,
+    /// Paths whose requests it has no lines for: `log.skip`.
+    pub skip: Arc<SkippedPaths>,
     /// Owner of a new file; `None` if the server does not change its user.
     pub owner: Option<Owner>,
     /// Duration above which a write counts as a stall, nanoseconds.
@@ -104,7 +107,7 @@ impl AccessLog {
         control: ControlView<'a>,
         errors: ErrorLog,
     ) -> LogSink<'a> {
-        let AccessLogOptions { destination, format, stall_ns, has_units, .. } = &self.options;
+        let AccessLogOptions { destination, format, skip, stall_ns, has_units, .. } = &self.options;
         let wants = *destination != LogDestination::Off;
         let keeps = !has_units && matches!(tally, Tally::Owned(_));
         let process = self.process.get_or_init(|| {
@@ -123,6 +126,7 @@ impl AccessLog {
                 formatter: Formatter::new(*format, limits),
                 lines: Lines::with_room(file.as_deref(), wants && keeps),
                 generation: *generation,
+                room: Vec::new(),
             })
         };
         LogSink {
@@ -132,6 +136,7 @@ impl AccessLog {
             control,
             errors,
             stall_ns: *stall_ns,
+            skip: Arc::clone(skip),
             destination: destination.clone(),
             faults: Faults::default(),
             front,
@@ -180,6 +185,7 @@ pub struct LogSink<'a> {
     control: ControlView<'a>,
     errors: ErrorLog,
     stall_ns: u64,
+    skip: Arc<SkippedPaths>,
     destination: LogDestination,
     faults: Faults,
     front: RefCell<Front>,
@@ -207,6 +213,8 @@ struct Front {
     lines: Lines,
     /// Generation of the file that its lines go to.
     generation: u64,
+    /// For paths that are decoded.
+    room: Vec<u8>,
 }
 
 /// State that the units of a process share.
@@ -262,7 +270,10 @@ impl Log for LogSink<'_> {
         if !self.wants {
             return;
         }
-        let Front { formatter, lines, .. } = &mut *self.front.borrow_mut();
+        let Front { formatter, lines, room, .. } = &mut *self.front.borrow_mut();
+        if !self.skip.is_empty() && self.skip.has(record.target, room) {
+            return;
+        }
         formatter.write(&mut lines.bytes, record);
         lines.count += 1;
         self.tally.add(Counter::LogLines, 1);
@@ -482,8 +493,9 @@ mod tests {
         let arena = arena(1);
         let errors = ErrorLog::open(LogDestination::Off, None, None).expect("off cannot fail");
         let destination = LogDestination::Path("/dev/null".into());
-        let (format, stall_ns, has_units) = (Format::Common, 10_000_000, false);
-        let options = AccessLogOptions { destination, format, owner: None, stall_ns, has_units };
+        let (format, skip, owner) = (Format::Common, Arc::default(), None);
+        let (stall_ns, has_units) = (10_000_000, false);
+        let options = AccessLogOptions { destination, format, skip, owner, stall_ns, has_units };
         let log = AccessLog::open(options).expect("/dev/null exists");
         let sink = log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors);
         let (mut process, mut buffer) = (lock(&sink.process), Vec::new());

@@ -20,6 +20,7 @@ use std::{
     },
     path::Path,
     process::Command,
+    sync::Arc,
     thread,
 };
 
@@ -61,8 +62,8 @@ fn json(record: &Record<'_>) -> Value {
 
 fn options(path: &Path, format: Format) -> AccessLogOptions {
     let destination = LogDestination::Path(path.into());
-    let (stall_ns, has_units) = (10_000_000, false);
-    AccessLogOptions { destination, format, owner: None, stall_ns, has_units }
+    let (skip, owner, stall_ns) = (Arc::default(), None, 10_000_000);
+    AccessLogOptions { destination, format, skip, owner, stall_ns, has_units: false }
 }
 
 fn sink(arena: &Arena<'static>, path: &Path, errors: &Path) -> LogSink<'static> {

@@ -13,6 +13,7 @@ use crate::{
     front::Front,
     log::{
         self, AccessLog, AccessLogOptions, ErrorLog, Format, LOGS, LogDestination, LogFault, Owner,
+        SKIP_KEY, SkippedPaths,
     },
     machine::Found,
     messages,
@@ -283,6 +284,8 @@ fn logs(
     let options = AccessLogOptions {
         destination: to("log.access"),
         format: Format::parse(settings.text("log.format")).unwrap_or_default(),
+        // Faults were found where the configuration was read.
+        skip: Arc::new(SkippedPaths::parse(settings.list(SKIP_KEY)).unwrap_or_default()),
         owner,
         stall_ns: settings.number("event.stall_us") * 1000,
         has_units: (config.architecture.driver.units)(settings) == Units::Several,

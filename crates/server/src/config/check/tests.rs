@@ -74,6 +74,7 @@ fn everything_that_does_not_fit_is_listed() {
             "content.cache_control_page=é",
             "content.types=log",
             "limits.target_bytes_max=16384",
+            "log.skip=healthz",
         ],
         4096,
     )
@@ -83,6 +84,7 @@ fn everything_that_does_not_fit_is_listed() {
          server.listen: 127.0.0.1:1 is listed twice",
         "--set server.listen=",
         "--set limits.target_bytes_max=16384: limits.target_bytes_max: ",
+        "--set log.skip=healthz: log.skip: \"healthz\": a pattern starts",
         "--set content.index=a/b,..: content.index: \"a/b\"",
         "--set content.index=a/b,..: content.index: \"..\"",
         "--set content.fallback=/index.html: content.fallback: ",

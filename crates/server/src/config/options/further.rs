@@ -193,6 +193,14 @@ pub static FURTHER: &[OptionSpec] = &[
          all three.",
     ),
     option(
+        "log.skip",
+        Kind::List,
+        "",
+        "Patterns of paths whose requests the access log leaves out, as in /healthz, /assets/**.",
+        "In the form of [[headers]] (docs/rules.md). All requests for these paths are left out, \
+         also those that fail, on all hosts; counters have them. At most 256 patterns.",
+    ),
+    option(
         "log.error",
         Kind::Text,
         "-",
