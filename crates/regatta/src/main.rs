@@ -66,6 +66,9 @@ enum Command {
         /// Process of the server; needed if this user runs several.
         #[arg(long)]
         pid: Option<u32>,
+        /// Print a JSON object, also if the reload is refused.
+        #[arg(long)]
+        json: bool,
     },
     /// Restart a running server in place with the program installed now.
     #[command(after_help = "Example: regatta upgrade")]
@@ -73,6 +76,9 @@ enum Command {
         /// Process of the server; needed if this user runs several.
         #[arg(long)]
         pid: Option<u32>,
+        /// Print a JSON object, also if the upgrade is refused.
+        #[arg(long)]
+        json: bool,
     },
     /// List the architectures, or describe one with its picture and options.
     #[command(after_help = "Example: regatta architectures symped")]
@@ -131,6 +137,9 @@ enum Command {
         /// Seconds between two readings; 0 with --once shows averages since the start.
         #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
         interval: Duration,
+        /// Print nothing; exit with 1 unless a worker answers.
+        #[arg(long, conflicts_with_all = ["json", "once"])]
+        ready: bool,
         /// Print once and exit, even on a terminal.
         #[arg(long)]
         once: bool,
@@ -358,8 +367,8 @@ fn run(command: Command) -> Result<u8, Failure> {
             print(&regatta_server::print_config(&settings.sources())?)
         }
         Command::Serve { settings, https, inherit, .. } => serve(&settings, https, inherit),
-        Command::Reload { pid } => succeed(pid, Kind::Reload),
-        Command::Upgrade { pid } => succeed(pid, Kind::Upgrade),
+        Command::Reload { pid, json } => succeed(pid, Kind::Reload, json),
+        Command::Upgrade { pid, json } => succeed(pid, Kind::Upgrade, json),
         Command::Architectures { json: true, .. } => print(&architectures::json()),
         Command::Architectures { name: None, .. } => print(&architectures::list()),
         Command::Architectures { name: Some(name), .. } => match architectures::describe(&name) {
@@ -382,8 +391,8 @@ fn run(command: Command) -> Result<u8, Failure> {
             let explained = explain::run(&request, &settings.sources())?;
             print(&if json { explain::json(&explained) } else { explain::text(&explained) })
         }
-        Command::Top { pid, interval, once, json } => {
-            Ok(top::run(&TopOptions { pid, json, interval, once }))
+        Command::Top { pid, interval, ready, once, json } => {
+            Ok(top::run(&TopOptions { pid, json, interval, once, ready }))
         }
         Command::Precompress { directory, codings, json } => {
             let working = show_work("compressing");
@@ -428,11 +437,18 @@ fn serve(settings: &SettingArgs, https: bool, inherit: Option<i32>) -> Result<u8
     regatta_server::serve(&sources, inherit).map(|()| DONE)
 }
 
-fn succeed(pid: Option<u32>, kind: Kind) -> Result<u8, Failure> {
+/// Asks a server for another generation. As JSON, a refusal is a result.
+fn succeed(pid: Option<u32>, kind: Kind, json: bool) -> Result<u8, Failure> {
     let working = show_work("waiting for the server");
     let succeeded = top::succeed(pid, kind);
     working.finish_and_clear();
-    succeeded.map(|()| DONE)
+    match succeeded {
+        Ok(pid) if json => print(&top::done_json(pid)),
+        Err(Failure::Work(WorkFault::Refused(refused))) if json => {
+            print(&top::refused_json(&refused)).map(|_| FAILED)
+        }
+        succeeded => succeeded.map(|_| DONE),
+    }
 }
 
 /// Shows `what` and how long it has taken in a line on the terminal, from the end of
@@ -519,7 +535,7 @@ mod tests {
     /// The exceptions have no results, write files, or serve until they are stopped.
     #[test]
     fn every_command_that_prints_results_does_so_as_json() {
-        commands::all_print_json(&Cli::command(), &["serve", "reload", "upgrade", "pages"]);
+        commands::all_print_json(&Cli::command(), &["serve", "pages"]);
     }
 
     /// Files of a package: the commands of the unit, and the configuration.

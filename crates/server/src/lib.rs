@@ -27,6 +27,7 @@ mod notify;
 pub mod password;
 mod pid_file;
 pub mod precompress;
+pub mod refusals;
 mod root;
 mod scout;
 pub mod site;
@@ -52,6 +53,7 @@ use given::GivenFault;
 use handover::HandoverError;
 use log::LogFault;
 use machine::Found;
+use refusals::RefusedReload;
 use regatta_arch::layout::ListenPlace;
 use regatta_origin::ListenerClass;
 use regatta_sys::{exec, limits, socket::Place};
@@ -459,7 +461,7 @@ pub enum WorkFault {
     /// The server with this process cannot be signalled.
     Signal(u32, io::Error),
     /// The server has refused the change.
-    Refused,
+    Refused(RefusedReload),
     /// The server with this process has not answered in time.
     Unanswered(u32),
     /// A file below this directory cannot be written.
@@ -489,9 +491,7 @@ impl fmt::Display for WorkFault {
                 "process {pid} is still busy with what was asked before: nothing has been asked"
             ),
             Self::Signal(pid, error) => write!(f, "cannot signal process {pid}: {error}"),
-            Self::Refused => {
-                f.write_str("nothing has changed: the server's error log says what is wrong")
-            }
+            Self::Refused(refused) => write!(f, "{refused}"),
             Self::Unanswered(pid) => {
                 write!(f, "process {pid} has not answered: see its error log, and `regatta top`")
             }

@@ -9,6 +9,7 @@ mod succeed;
 mod tests;
 mod view;
 
+use crate::heartbeat::answers;
 pub(crate) use find::FindError;
 use find::attach;
 use memory::Memory;
@@ -27,7 +28,7 @@ use std::{
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
-pub use succeed::succeed;
+pub use succeed::{done_json, refused_json, succeed};
 
 /// Exit code: done.
 pub const DONE: u8 = 0;
@@ -51,11 +52,13 @@ pub struct TopOptions {
     pub interval: Duration,
     /// Whether one document is shown, also on a terminal.
     pub once: bool,
+    /// Whether nothing is shown, and the exit code says whether a worker answers.
+    pub ready: bool,
 }
 
 impl Default for TopOptions {
     fn default() -> Self {
-        Self { pid: None, json: false, interval: Duration::from_secs(1), once: false }
+        Self { pid: None, json: false, interval: Duration::from_secs(1), once: false, ready: false }
     }
 }
 
@@ -98,6 +101,12 @@ fn run_to(options: &TopOptions, live: bool, out: &mut impl Write, err: &mut impl
         Ok(server) => server,
         Err(error) => return complain(err, error.code(), &error.to_string()),
     };
+    if options.ready {
+        return match server.is_ready() {
+            true => DONE,
+            false => complain(err, FAILED, "no worker answers, or the server ends"),
+        };
+    }
     match show(server, options, live, out) {
         Ok(()) => DONE,
         // The reader has had enough.
@@ -247,6 +256,13 @@ impl Server {
 
     fn lives(&self) -> bool {
         fs::exists(PathBuf::from(format!("/proc/{}", self.pid))).unwrap_or(true)
+    }
+
+    /// True if the server does not end, and a worker has had a heartbeat recently.
+    fn is_ready(&self) -> bool {
+        let now = clock::now().tick;
+        self.arena.control().phase() == Phase::Run
+            && self.arena.slots().any(|slot| answers(&slot, now))
     }
 
     fn sample(&self) -> Sample {

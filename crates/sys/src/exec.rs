@@ -4,14 +4,15 @@
 //!   master calls it for a reload and for an upgrade.
 //! * [`take`] makes an inherited descriptor ours: from the image before, or a service manager.
 //! * [`sealed`] and [`read_sealed`] carry bytes of any length as a descriptor. The handover, the
-//!   reports of trials and scouts, and the rules of new roots use them.
+//!   reports of trials and scouts, and the rules of new roots use them. [`find_sealed`] finds those
+//!   of another process.
 use rustix::{
     fs::{Dir, DirEntry, MemfdFlags, Mode, OFlags, SealFlags, open},
     io::{FdFlags, fcntl_setfd},
 };
 use std::{
     ffi::{CStr, CString, OsString},
-    fs::File,
+    fs::{self, File},
     io::{self, Read, Seek, Write},
     os::{
         fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
@@ -132,6 +133,29 @@ pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;
     Ok(file.into())
+}
+
+/// Flags to open a file of another process: a FIFO or terminal of its name must not block this one,
+/// or become its terminal.
+const FOREIGN_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// Finds memory of this name that a process has [`sealed`], and keeps open. `None`: it has none.
+///
+/// # Errors
+/// No such process, or one that this user may not look into.
+pub fn find_sealed(pid: u32, name: &str) -> io::Result<Option<OwnedFd>> {
+    let link = format!("/memfd:{name} (deleted)");
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let path = entry?.path();
+        // The process may close it meanwhile.
+        if fs::read_link(&path).is_ok_and(|to| to.as_os_str() == link.as_str())
+            && let Ok(found) = open(&path, FOREIGN_FLAGS, Mode::empty())
+        {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 /// Reads what [`sealed`] has made.

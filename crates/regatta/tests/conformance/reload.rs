@@ -144,8 +144,11 @@ impl<'a> Configured<'a> {
         soon(|| self.has_one_generation());
         let workers = self.server.workers();
         ask_during(self.server.address(), || {
-            self.server.asks(command, 1);
+            let said = self.server.asks(command, 1);
             self.server.says(why);
+            // The command has the faults of the log, without the words before them.
+            let fault = why.strip_prefix("reload: ").unwrap_or(why);
+            assert!(said.stderr.contains(fault), "{fault}: {said:?}");
         });
         // Those that could not begin may still be exiting.
         comes_to(|| self.server.workers(), |now| *now == workers);

@@ -21,6 +21,7 @@ use crate::{
     log::{AccessLog, ErrorLog, LogDestination},
     messages,
     notify::{Manager, Message},
+    refusals::RefusedReload,
     root::RootWatch,
     succession::{Act, Earlier, Kind, Outcome, Succession, SuccessionEvent, TrialVerdict},
     ticket_keys::TicketKeys,
@@ -84,6 +85,10 @@ pub(crate) struct Generations {
     pub(super) tried: Option<ConfigText>,
     /// Requests that were carried out, and those that were not.
     pub(super) reloads: [u64; 2],
+    /// Faults of the request in progress.
+    reasons: Vec<String>,
+    /// The last refusal, for the command that has asked.
+    refusal: Option<OwnedFd>,
     /// Limit of reloads for one root ([`crate::handover::Handover::root_reload`]).
     pub(super) root_reload: [u64; 2],
     /// Rules in force when this image began.
@@ -177,6 +182,8 @@ impl Generations {
             config: None,
             tried: None,
             reloads: [0; 2],
+            reasons: Vec::new(),
+            refusal: None,
             root_reload: [0; 2],
             clients: None,
             certificates: Vec::new(),
@@ -472,6 +479,7 @@ impl Generations {
             for act in acts {
                 match act {
                     Act::Try(kind) => {
+                        self.reasons.clear();
                         self.notify_manager(Message::Reloading {
                             monotonic_us: clock::nanos() / 1_000,
                         });
@@ -524,6 +532,7 @@ impl Generations {
                 self.reloads[0] += 1;
                 self.dropped_at = clock::now().tick.after(DROPPED_MS);
                 self.made.clear();
+                self.refusal = None;
                 return self.note(
                     messages::RELOAD_SERVES,
                     format_args!("reload: generation {} serves", self.number),
@@ -542,6 +551,7 @@ impl Generations {
             let what = format_args!("reload: it is dropped, because the server ends");
             return self.note(messages::RELOAD_DROPPED, what);
         }
+        self.publish(what);
         self.notify_manager(Message::Unchanged);
         self.note(
             messages::RELOAD_REFUSED,
@@ -763,9 +773,23 @@ impl Generations {
         self.errors.note(message, text);
     }
 
-    fn fail(&self, kind: Kind, error: &io::Error) {
+    fn fail(&mut self, kind: Kind, error: &io::Error) {
         let what = if kind == Kind::Upgrade { "upgrade" } else { "reload" };
         self.note(messages::RELOAD_FAULT, format_args!("{what}: {error}"));
+        self.reasons.push(error.to_string());
+    }
+
+    /// Logs a fault of the request in progress, and keeps it for the command that has asked.
+    pub(super) fn blame(&mut self, message: &messages::Message, fault: String) {
+        self.note(message, format_args!("reload: {fault}"));
+        self.reasons.push(fault);
+    }
+
+    /// Keeps the refusal for the command that has asked; without memory, the log alone has it.
+    fn publish(&mut self, outcome: &str) {
+        let (refused, faults) = (self.reloads[1], mem::take(&mut self.reasons));
+        self.refusal =
+            RefusedReload { refused, outcome: outcome.to_owned(), faults }.publish().ok();
     }
 }
 

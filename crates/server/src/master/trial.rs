@@ -100,15 +100,13 @@ impl Generations {
             }
         }
         for line in String::from_utf8_lossy(&report).lines() {
-            self.errors.note(messages::RELOAD_FAULT, format_args!("reload: {line}"));
+            self.blame(messages::RELOAD_FAULT, line.to_owned());
         }
         let verdict = match exit {
             Exit::Code(_) if !report.is_empty() => TrialVerdict::Faulty,
             _ => {
-                self.errors.note(
-                    messages::TRIAL_FAILED,
-                    format_args!("reload: the program {exit} when it was tried"),
-                );
+                let fault = format!("the program {exit} when it was tried");
+                self.blame(messages::TRIAL_FAILED, fault);
                 TrialVerdict::Died
             }
         };

@@ -31,7 +31,7 @@ pub(super) fn wait(
 ) -> Result<(), Failure> {
     generations.find_manager();
     for line in image::lines(failure) {
-        generations.errors.note(messages::RELOAD_FAULT, format_args!("reload: {line}"));
+        generations.blame(messages::RELOAD_FAULT, line);
     }
     let now = clock::now().tick;
     let (watchdog, watch) = (notify::watchdog(now), Watch::new(now));

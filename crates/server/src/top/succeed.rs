@@ -5,6 +5,7 @@ use super::{
 };
 use crate::{
     Failure, UsageFault, WorkFault,
+    refusals::RefusedReload,
     succession::{Kind, START_MS_MAX, TRIAL_MS_MAX},
 };
 use regatta_sys::{clock, process, signal::Signal};
@@ -16,11 +17,24 @@ const LOOK_MS: u64 = 20;
 /// Longest wait, milliseconds: for a request in progress, and then for this one.
 const WAIT_MS_MAX: u64 = 2 * (TRIAL_MS_MAX + START_MS_MAX);
 
+/// Formats a request that was carried out for programs: one JSON object.
+#[must_use]
+pub fn done_json(pid: u32) -> String {
+    format!("{:#}\n", serde_json::json!({"ok": true, "pid": pid, "outcome": null, "faults": []}))
+}
+
+/// Formats a refused request likewise.
+#[must_use]
+pub fn refused_json(refused: &RefusedReload) -> String {
+    let RefusedReload { outcome, faults, .. } = refused;
+    format!("{:#}\n", serde_json::json!({"ok": false, "outcome": outcome, "faults": faults}))
+}
+
 /// Signals the server with this process, or the only running one, and waits until it reports the
-/// result.
+/// result. Returns the process of the server.
 ///
 /// No such server; or nothing has changed, because of a fault.
-pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
+pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<u32, Failure> {
     let server = find::find(pid).map_err(|error| match error.code() {
         USAGE => Failure::Usage(UsageFault::Server(error)),
         _ => Failure::Work(WorkFault::Server(error)),
@@ -47,10 +61,11 @@ pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<(), Failure> {
         // For a moment the server may have no readable counters.
         let Ok(Running { control, .. }) = find::find(Some(pid)) else { continue };
         if control.reloads_refused() > before.1 {
-            return Err(Failure::Work(WorkFault::Refused));
+            let refused = RefusedReload::find(pid, control.reloads_refused());
+            return Err(Failure::Work(WorkFault::Refused(refused.unwrap_or_default())));
         }
         if control.reloads() > before.0 {
-            return Ok(());
+            return Ok(pid);
         }
     }
     Err(Failure::Work(WorkFault::Unanswered(pid)))
