@@ -127,7 +127,8 @@ fn find<F: File, S: Serve<F>>(
         return Answer::Step(Step::Reply(Reply::Nothing(status)));
     }
     if cx.site.rules.has_auth()
-        && let Some(challenge) = challenge(cx.site.rules.auth(path.relative), request, cx)
+        && let Some(challenge) =
+            challenge(cx.site.rules.auth_of_request(path.relative), request, cx)
     {
         return Answer::Step(Step::Reply(Reply::Unauthorized(challenge)));
     }

@@ -65,6 +65,8 @@ pub(crate) struct Facts {
     pub(crate) fields: Box<[u8]>,
     /// Number of these bytes that a 304 has as well.
     pub(crate) revalidated: usize,
+    /// The value of `Server`, if it is configured.
+    pub(crate) server_name: Option<Box<str>>,
 }
 
 impl Facts {
@@ -98,6 +100,7 @@ impl Facts {
             nosniff: site.content.nosniff && !sniffing,
             fields: fields.into_boxed_slice(),
             revalidated,
+            server_name: site.server_name.clone(),
         }
     }
 }
@@ -263,8 +266,10 @@ impl<F: File> Representation<F> {
             };
             size_of::<Coded<F>>() + coded.etag.len() + heads::room(&self.facts, body)
         };
-        let Facts { content_type, coded_as, cache_control, fields, .. } = &self.facts;
-        let facts = content_type.len() + coded_as.len() + cache_control.len() + fields.len();
+        let Facts { content_type, coded_as, cache_control, fields, server_name, .. } = &self.facts;
+        let named = server_name.as_ref().map_or(0, |name| name.len());
+        let facts =
+            content_type.len() + coded_as.len() + cache_control.len() + fields.len() + named;
         self.all().map(of).sum::<usize>() + facts
     }
 

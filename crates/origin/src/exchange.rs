@@ -80,6 +80,8 @@ pub enum Reply<F> {
     Refused(Refusal),
     /// An error: no file answers.
     Nothing(Status),
+    /// The text of a rule, which needs no file; the page for the status if it is empty.
+    Ruled(Status, Arc<str>),
     /// 401: the request lacks the credentials that its path demands. This is the challenge.
     Unauthorized(Arc<str>),
 }
@@ -174,7 +176,7 @@ impl<F: File> Exchange<F> {
                 }
                 if cx.site.rules.has_auth()
                     && let Some(challenge) =
-                        challenge(cx.site.rules.auth(path.relative), request, cx)
+                        challenge(cx.site.rules.auth_of_request(path.relative), request, cx)
                 {
                     return Step::Reply(Reply::Unauthorized(challenge));
                 }
@@ -427,6 +429,7 @@ impl<F: File> Exchange<F> {
                 }
                 Resolved::Elsewhere(status, to) => break Reply::Redirect(status, to),
                 Resolved::Nothing(status) => break Reply::Nothing(status),
+                Resolved::Answer(status, text) => break Reply::Ruled(status, text),
             };
         };
         Step::Reply(reply)

@@ -8,7 +8,7 @@ use crate::{
     location::Room,
     plan::Shape,
     reply_rules::ReplyRules,
-    resolve::{self, Search},
+    resolve::{self, Role, Search, fallback_skipped},
     site::is_hsts,
     transport::redirect,
 };
@@ -22,10 +22,11 @@ use regatta_http::{
     Status,
     h1::parse_request,
     h2::hpack::HpackDecoder,
+    pattern::PAGE_SUFFIX,
     target::{PathFault, Target, decode_path},
 };
 use regatta_metrics::{Arena, Tally};
-use regatta_op::{Coding, File, Now, OpenFault, OpenReq, Opened};
+use regatta_op::{Coding, Codings, File, Now, OpenFault, OpenReq, Opened};
 
 /// Size of a client's table before it sets another (RFC 9113 §6.5.2).
 const CLIENT_TABLE_BYTES: usize = 4_096;
@@ -216,7 +217,9 @@ impl<F: File> Explainer<'_, F> {
                 if let Some(why) = self.site.content.hides(&path) {
                     self.say("path", why);
                 }
-                if let Some(place) = self.site.rules.auth_place(path.relative) {
+                if self.site.rules.auth_of_request(path.relative).is_some()
+                    && let Some(place) = self.site.rules.auth_place(path.relative)
+                {
                     self.say("auth", format!("only for the users of the rule at {place}"));
                 }
             }
@@ -245,11 +248,12 @@ impl<F: File> Explainer<'_, F> {
             let supply = match step {
                 Step::Reply(reply) => {
                     self.withheld(exchange.search, request, &reply);
+                    self.untried(exchange.search, request, &reply);
                     return reply;
                 }
                 Step::Open(req) => {
                     if exchange.search.is_rule() {
-                        self.redirect();
+                        self.redirect("redirect");
                     }
                     let name = req.below().1;
                     self.served = name.to_vec();
@@ -293,7 +297,7 @@ impl<F: File> Explainer<'_, F> {
         match reply {
             Reply::File(reply) => self.file(reply),
             Reply::Redirect(status, to) if !to.starts_with(b"./") => {
-                self.redirect();
+                self.redirect("redirect");
                 self.say("answer", format!("{} {}: {}", status.0, status.reason(), shown(to)));
             }
             Reply::Redirect(..) => {
@@ -301,10 +305,18 @@ impl<F: File> Explainer<'_, F> {
             }
             Reply::Nothing(status) => {
                 if matches!(*status, Status::NOT_FOUND | Status::GONE) {
-                    self.redirect();
+                    self.redirect("redirect");
                 }
                 self.say("answer", format!("nothing, {} {}", status.0, status.reason()));
                 self.own_page(*status);
+            }
+            Reply::Ruled(status, text) => {
+                self.redirect("response");
+                let what = if text.is_empty() { "no text" } else { "the text of the rule" };
+                self.say("answer", format!("{} {}: {what}", status.0, status.reason()));
+                if text.is_empty() {
+                    self.own_page(*status);
+                }
             }
             Reply::Refused(refusal) => {
                 self.say("answer", format!("refused, {}", refusal.reason()));
@@ -325,12 +337,12 @@ impl<F: File> Explainer<'_, F> {
         }
     }
 
-    /// Names the place of the redirect that the path meets, if there is one.
-    fn redirect(&mut self) {
+    /// Names the place of the redirect or response that the path meets, if there is one.
+    fn redirect(&mut self, about: &'static str) {
         let rules = &self.site.rules;
         let place = |forced| rules.redirect_place(&self.asked, forced);
         if let Some(place) = place(true).or_else(|| place(false)) {
-            self.say("redirect", format!("the rule at {place}"));
+            self.say(about, format!("the rule at {place}"));
         }
     }
 
@@ -342,13 +354,49 @@ impl<F: File> Explainer<'_, F> {
         let target = resolve::Target::new(&path, request, site);
         let Some(name) = search.name(&target, &mut room) else { return };
         match reply {
-            Reply::Unauthorized(_) if search.is_rule() => self.redirect(),
+            Reply::Unauthorized(_) if search.is_rule() => self.redirect("redirect"),
             Reply::Unauthorized(_) | Reply::Nothing(_) => {}
             _ => return,
         }
         if let Some(rule) = site.rules.auth_beside(path.relative, name) {
             let (name, place) = (quoted(name), &rule.place);
             self.say("auth", format!("{name} is only for the users of the rule at {place}"));
+        }
+    }
+
+    /// Says of a path that no file answers for why the fallback was skipped, and which option would
+    /// find a file.
+    fn untried(&mut self, search: Search, request: &Request<'_>, reply: &Reply<F>) {
+        let is_lost = match reply {
+            Reply::Nothing(status) => *status == Status::NOT_FOUND,
+            Reply::File(reply) => reply.role == Role::Instead(Status::NOT_FOUND),
+            _ => false,
+        };
+        let mut decoded = Vec::new();
+        let Ok(path) = request.path(&mut decoded) else { return };
+        let rules = &self.site.content;
+        if !is_lost || search.is_rule() || rules.hides(&path).is_some() {
+            return;
+        }
+        let redirects = &self.site.rules.redirects;
+        if redirects.before_files(&path).or_else(|| redirects.without_file(&path)).is_some() {
+            return;
+        }
+        let target = resolve::Target::new(&path, request, self.site);
+        if !rules.fallback.is_empty()
+            && let Some(why) = fallback_skipped(&target)
+        {
+            self.say("fallback", format!("skipped: {why}"));
+        }
+        let name = [path.relative, PAGE_SUFFIX.as_bytes()].concat();
+        if rules.clean_urls || path.trailing_slash || path.relative.is_empty() {
+            return;
+        }
+        let (mut room, siblings) = (Vec::new(), Codings::NONE);
+        let page = OpenReq { path: self.site.key(&name, &mut room).into(), siblings };
+        if let Ok(Opened::File { .. }) = (self.open)(&page) {
+            let name = quoted(&name);
+            self.say("hint", format!("{name} would answer with content.clean_urls = true"));
         }
     }
 

@@ -73,7 +73,7 @@ pub use record::{FileFault, FileOperation, ListenerClass, Log, NoLog, Peer, Reco
 pub use refusal::Refusal;
 pub use releases::{ReleaseSource, Sites};
 pub use request::{Destination, Request};
-pub use rules::{Redirect, RedirectFault, Rules};
+pub use rules::{AnswerFault, RESPONSE_BYTES_MAX, Redirect, RedirectFault, Rules};
 pub use scratch::Scratch;
 pub use seal::{
     Handshake, Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFacts, SealFault,
@@ -81,7 +81,7 @@ pub use seal::{
 pub use sieve::{CacheTotals, EntryCost, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Use};
 pub use site::{
     CachingRules, CommonTypes, ContentRules, Deadlines, ErrorPage, Limits, MediaTypes,
-    READ_BYTES_MAX, RULES_FILES, Shared, Site, TagFacts, TransportRules,
+    READ_BYTES_MAX, RULES_FILES, SERVER_NAME, Shared, Site, TagFacts, TransportRules,
 };
 pub use sweep::{SWEEP_PAUSE_MS, Sweep};
 pub use table_cache::{LocalCache, Lock, Locks, OneThread, TableCache};

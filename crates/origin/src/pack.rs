@@ -19,13 +19,23 @@ const IN_FILE: u8 = 2;
 impl<F: File> Representation<F> {
     /// Appends this representation to `out`, and returns the files of its codings.
     pub fn pack(&self, out: &mut Vec<u8>) -> [Option<F>; CODINGS] {
-        let Facts { content_type, coded_as, cache_control, varies, nosniff, fields, revalidated } =
-            self.facts();
+        let Facts {
+            content_type,
+            coded_as,
+            cache_control,
+            varies,
+            nosniff,
+            fields,
+            revalidated,
+            server_name,
+        } = self.facts();
         put_bytes(out, content_type.as_bytes());
         put_bytes(out, coded_as.as_bytes());
         put_bytes(out, cache_control.as_bytes());
         put_bytes(out, fields);
         put(out, *revalidated as u64);
+        put_bytes(out, server_name.as_deref().unwrap_or_default().as_bytes());
+        out.push(u8::from(server_name.is_some()));
         out.push(u8::from(*varies));
         out.push(u8::from(*nosniff));
         out.push(u8::from(self.young()));
@@ -53,9 +63,19 @@ impl<F: File> Representation<F> {
         if revalidated > fields.len() {
             return None;
         }
+        let server_name = str::from_utf8(take_bytes(&mut bytes)?).ok()?;
+        let server_name = (take_byte(&mut bytes)? != 0).then(|| server_name.into());
         let (varies, nosniff) = (take_byte(&mut bytes)? != 0, take_byte(&mut bytes)? != 0);
-        let facts =
-            Facts { content_type, coded_as, cache_control, varies, nosniff, fields, revalidated };
+        let facts = Facts {
+            content_type,
+            coded_as,
+            cache_control,
+            varies,
+            nosniff,
+            fields,
+            revalidated,
+            server_name,
+        };
         let young = take_byte(&mut bytes)? != 0;
         let mut all = [const { None }; CODINGS];
         for (at, (coding, place)) in codings().zip(&mut all).enumerate() {
@@ -149,8 +169,10 @@ fn ids(mut bytes: &[u8]) -> Option<([Option<FileId>; CODINGS], u8)> {
         take_bytes(&mut bytes)?;
     }
     take(&mut bytes)?;
-    take_byte(&mut bytes)?;
-    take_byte(&mut bytes)?;
+    take_bytes(&mut bytes)?;
+    for _ in 0..3 {
+        take_byte(&mut bytes)?;
+    }
     let young = take_byte(&mut bytes)?;
     let mut ids = [None; CODINGS];
     for id in &mut ids {
@@ -219,7 +241,7 @@ mod tests {
     fn what_is_packed_comes_back() {
         let now = Now { tick: Tick(1), unix: 1_700_000_000 };
         let siblings = [None, Some(Plain(2)), Some(Plain(3))];
-        let mut site = Site::default();
+        let mut site = Site { server_name: Some("a/1".into()), ..Site::default() };
         let lines = ["Vary: Cookie", "X-A: b", "Content-Encoding: br"]
             .map(|line| HeaderLine::parse(line).expect("a field"));
         let pattern = Pattern::parse("/a/*").expect("a pattern");

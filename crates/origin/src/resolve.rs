@@ -71,6 +71,8 @@ pub(crate) enum Resolved<F> {
     Elsewhere(Status, Vec<u8>),
     /// No file answers: a status does.
     Nothing(Status),
+    /// No file answers: the text of a rule does.
+    Answer(Status, Arc<str>),
     /// Try the next name.
     Next(Search),
 }
@@ -198,7 +200,7 @@ impl Search {
         if let Some(ruled) = target.redirects.without_file(target.path) {
             return Self::ruled(ruled);
         }
-        if !target.rules.fallback.is_empty() && is_navigation(target) {
+        if !target.rules.fallback.is_empty() && fallback_skipped(target).is_none() {
             return Resolved::Next(Self::at(Step::Fallback));
         }
         Self::not_found(target.rules)
@@ -209,6 +211,7 @@ impl Search {
             Ruled::Elsewhere(status, location) => Resolved::Elsewhere(status, location),
             Ruled::File(status) => Resolved::Next(Self::at(Step::Rule(status))),
             Ruled::Nothing(status) => Resolved::Nothing(status),
+            Ruled::Answer(status, text) => Resolved::Answer(status, text),
         }
     }
 
@@ -225,14 +228,17 @@ fn index_names(rules: &ContentRules) -> usize {
     rules.index.len().min(usize::from(u8::MAX))
 }
 
-/// True if the request is a navigation: the last segment has no suffix but `.html`, and the fields
-/// say that a document is wanted.
+/// Reason why the fallback does not answer; `None` if it does. The last segment has no suffix but
+/// `.html`, and the fields say that a document is wanted, unless the fallback is for all.
 ///
 /// A missing script must be a 404, or a browser runs the fallback page as a script.
-fn is_navigation(target: &Target<'_>) -> bool {
+pub(crate) fn fallback_skipped(target: &Target<'_>) -> Option<&'static str> {
     let name = target.path.relative.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     if name.contains(&b'.') && !name.ends_with(b".html") {
-        return false;
+        return Some("the last part of the path has a suffix");
     }
-    target.request.destination.is_document()
+    let answers = target.rules.fallback_for_all || target.request.destination.is_document();
+    (!answers).then_some(
+        "the fields Sec-Fetch-Dest and Accept ask for no document (content.fallback_for)",
+    )
 }

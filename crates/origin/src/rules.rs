@@ -1,11 +1,12 @@
-//! The owner's rules for paths: fields that files are sent with, and redirects.
+//! The owner's rules for paths: fields that files are sent with, redirects, and answers without a
+//! file.
 use crate::{
     auth::AuthRule,
     cors::{self, CorsRule, Grant},
     fields::{Amendment, HeaderLine, HeaderRules, Merged, RuleFault},
     location::{Room, Template, TemplateFault},
 };
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use regatta_http::{
     Status,
     pattern::{Captures, Full, MatchCost, Names, Pattern, Patterns},
@@ -58,10 +59,9 @@ impl Rules {
         pattern: &Pattern<'_>,
         redirect: Redirect,
     ) -> Result<(), RuleFault<'_>> {
-        let table = match redirect.force {
-            true => &mut self.redirects.forced,
-            false => &mut self.redirects.others,
-        };
+        let Redirects { forced, others, answers } = &mut self.redirects;
+        *answers |= matches!(redirect.effect, Effect::Text(_));
+        let table = if redirect.force { forced } else { others };
         let added = table.insert(pattern, redirect, MatchCost::default());
         added.map_err(|refused| RuleFault::from_refused(refused, |other| &*other.place))
     }
@@ -89,6 +89,12 @@ impl Rules {
             true
         });
         found
+    }
+
+    /// The most specific rule for the users of a requested path. A path that a rule answers needs
+    /// none: a probe has no password, and neither have the readers of a page about maintenance.
+    pub(crate) fn auth_of_request(&self, path: &[u8]) -> Option<&AuthRule> {
+        if self.redirects.answer(path) { None } else { self.auth(path) }
     }
 
     /// The rule for the users of the file of this name, unless it is also that of the requested
@@ -171,7 +177,7 @@ impl Rules {
         let redirects = &self.redirects;
         match redirects.before_files(&path).or_else(|| redirects.without_file(&path))? {
             Ruled::Elsewhere(_, location) => Some(location),
-            Ruled::File(_) | Ruled::Nothing(_) => None,
+            Ruled::File(_) | Ruled::Nothing(_) | Ruled::Answer(..) => None,
         }
     }
 
@@ -214,15 +220,51 @@ pub(crate) struct Redirects {
     forced: Patterns<Redirect>,
     /// For paths that do not exist.
     others: Patterns<Redirect>,
+    /// True if some rules answer with a text.
+    answers: bool,
 }
 
-/// Rule for the paths that match a pattern: a redirect, a file, or a status.
+/// Rule for the paths that match a pattern: a redirect, a file, a status, or a text.
 #[derive(Clone, Debug)]
 pub struct Redirect {
     status: Status,
-    to: Option<Template>,
+    effect: Effect,
     force: bool,
     place: Box<str>,
+}
+
+/// Effect of a rule, with its status.
+#[derive(Clone, Debug)]
+enum Effect {
+    /// The status alone.
+    Status,
+    /// A reference, or a file in the place of the path.
+    To(Template),
+    /// A text; the page for the status if it is empty.
+    Text(Arc<str>),
+}
+
+/// Longest text of an answer, bytes.
+pub const RESPONSE_BYTES_MAX: usize = 4 << 10;
+
+/// Reason why an answer without a file cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerFault {
+    /// A status that such an answer cannot have.
+    Status,
+    /// A text with a status that has none, or a text that is too long.
+    Text,
+}
+
+impl AnswerFault {
+    /// Sentence for people: the fault, and what helps.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Status => "the status must be one of 200, 204, 410, 503",
+            Self::Text => "a text has at most 4 KiB, and 204 has none",
+        }
+    }
 }
 
 /// Reason why a redirect cannot be made.
@@ -257,6 +299,8 @@ pub(crate) enum Ruled {
     File(Status),
     /// The status answers.
     Nothing(Status),
+    /// This text answers; the page for the status if it is empty.
+    Answer(Status, Arc<str>),
 }
 
 impl Redirect {
@@ -282,16 +326,35 @@ impl Redirect {
             _ => return Err(RedirectFault::Status),
         };
         let to = to.transpose().map_err(RedirectFault::To)?;
-        Ok(Self { status: Status(status), to, force, place: place.into() })
+        let effect = to.map_or(Effect::Status, Effect::To);
+        Ok(Self { status: Status(status), effect, force, place: place.into() })
+    }
+
+    /// An answer with status 200, 204, 410 or 503, before any file. Without `text` the errors have
+    /// the owner's page for them, if there is one.
+    ///
+    /// # Errors
+    /// The fault of the rule.
+    pub fn response(status: u16, text: &str, place: &str) -> Result<Self, AnswerFault> {
+        let status = Status(status);
+        let known = [Status::OK, Status::NO_CONTENT, Status::GONE, Status::SERVICE_UNAVAILABLE];
+        if !known.contains(&status) {
+            return Err(AnswerFault::Status);
+        }
+        if text.len() > RESPONSE_BYTES_MAX || status == Status::NO_CONTENT && !text.is_empty() {
+            return Err(AnswerFault::Text);
+        }
+        Ok(Self { status, effect: Effect::Text(text.into()), force: true, place: place.into() })
     }
 
     fn ruled(&self, captures: &Captures<'_>, path: &Path<'_>) -> Ruled {
-        match &self.to {
-            Some(to) if self.status.class() == 3 => {
+        match &self.effect {
+            Effect::To(to) if self.status.class() == 3 => {
                 Ruled::Elsewhere(self.status, to.location(captures, path))
             }
-            Some(_) => Ruled::File(self.status),
-            None => Ruled::Nothing(self.status),
+            Effect::To(_) => Ruled::File(self.status),
+            Effect::Status => Ruled::Nothing(self.status),
+            Effect::Text(text) => Ruled::Answer(self.status, Arc::clone(text)),
         }
     }
 }
@@ -312,7 +375,14 @@ impl Redirects {
     pub(crate) fn file<'r>(&self, path: &[u8], room: &'r mut Room) -> Option<Path<'r>> {
         let found = first(&self.forced, path).or_else(|| first(&self.others, path));
         let (redirect, captures) = found?;
-        redirect.to.as_ref()?.file(&captures, room).ok()
+        let Effect::To(to) = &redirect.effect else { return None };
+        to.file(&captures, room).ok()
+    }
+
+    /// True if a text answers for a path.
+    pub(crate) fn answer(&self, path: &[u8]) -> bool {
+        let is_answer = |(redirect, _): (&Redirect, _)| matches!(redirect.effect, Effect::Text(_));
+        self.answers && first(&self.forced, path).is_some_and(is_answer)
     }
 }
 
@@ -377,5 +447,45 @@ mod tests {
         assert_eq!(fault("", 200), Some(RedirectFault::Nowhere));
         assert_eq!(fault("//b", 302), Some(RedirectFault::To(TemplateFault::Form)));
         assert_eq!(fault("https://b/c", 200), Some(RedirectFault::To(TemplateFault::File)));
+    }
+
+    #[test]
+    fn answers_come_before_files_and_the_most_specific_counts() {
+        let mut rules = Rules::default();
+        for (path, status, text) in [("/*", 503, ""), ("/healthz", 200, "ok"), ("/up", 204, "")] {
+            let pattern = Pattern::parse(path).expect("a pattern");
+            let rule = Redirect::response(status, text, path).expect("an answer");
+            assert_eq!(rules.add_redirect(&pattern, rule), Ok(()));
+        }
+        for (target, status, text) in
+            [("/healthz?a", 200, "ok"), ("/up/", 204, ""), ("/other/x", 503, "")]
+        {
+            let mut room = Vec::new();
+            let path = decode_path(target.as_bytes(), &mut room).expect("a path");
+            let found = rules.redirects.before_files(&path);
+            assert_eq!(found, Some(Ruled::Answer(Status(status), text.into())), "{target}");
+            assert_eq!(rules.location(target.as_bytes()), None, "{target}");
+        }
+        let fault = |status, text: &str| Redirect::response(status, text, "").err();
+        assert_eq!(fault(404, ""), Some(AnswerFault::Status));
+        assert_eq!(fault(204, "x"), Some(AnswerFault::Text));
+        assert_eq!(fault(200, &"x".repeat(RESPONSE_BYTES_MAX)), None);
+        assert_eq!(fault(200, &"x".repeat(RESPONSE_BYTES_MAX + 1)), Some(AnswerFault::Text));
+    }
+
+    /// A path that a rule answers needs no password; its files still do, by whatever other name.
+    #[test]
+    fn answers_need_no_password() {
+        let mut rules = Rules::default();
+        let user = alloc::format!("a:{}", "00".repeat(32));
+        let auth = AuthRule::new("r", &[user], "auth").expect("a user");
+        let pattern = |text| Pattern::parse(text).expect("a pattern");
+        assert_eq!(rules.add_auth(&pattern("/*"), auth), Ok(()));
+        assert!(rules.auth_of_request(b"healthz").is_some());
+        let rule = Redirect::response(200, "ok", "").expect("an answer");
+        assert_eq!(rules.add_redirect(&pattern("/healthz"), rule), Ok(()));
+        assert!(rules.auth_of_request(b"healthz").is_none());
+        assert!(rules.auth_of_request(b"other").is_some());
+        assert!(rules.auth(b"healthz").is_some());
     }
 }

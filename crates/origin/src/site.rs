@@ -12,6 +12,9 @@ use regatta_http::{
 };
 use regatta_op::{Coding, OpenReq};
 
+/// Value of the field `Server` unless configured.
+pub const SERVER_NAME: &str = "regatta";
+
 /// Configuration of a site: files, rules and limits.
 ///
 /// Every field is public: the server fills them from its table of options, tests from `default`.
@@ -29,6 +32,8 @@ pub struct Site {
     pub http2: Http2Rules,
     /// Treatment of connections in the clear, where others are encrypted; `None`: all are alike.
     pub transport: Option<TransportRules>,
+    /// Value of the field `Server`; empty for none. `None` is [`SERVER_NAME`].
+    pub server_name: Option<Box<str>>,
     /// The owner's pages for errors, of each status one at most.
     pub errors: Box<[ErrorPage]>,
     /// The status that answers all requests: no file of this site can be served.
@@ -66,6 +71,7 @@ impl Default for Site {
             rules: Shared::default(),
             http2: Http2Rules::default(),
             transport: None,
+            server_name: None,
             errors: Box::default(),
             closed: None,
             release: 0,
@@ -330,6 +336,8 @@ pub struct ContentRules {
     /// File that answers a navigation to a missing path (the shell of an application); empty is
     /// none.
     pub fallback: Box<str>,
+    /// Whether the fallback answers all requests for paths without a suffix, not only navigations.
+    pub fallback_for_all: bool,
     /// The body of 404 responses; empty is none.
     pub not_found: Box<str>,
     /// Serve `name.br`, `name.zst`, `name.gz` for `name` to clients that accept them.
@@ -361,6 +369,7 @@ impl Default for ContentRules {
             index: vec!["index.html".into()].into_boxed_slice(),
             clean_urls: false,
             fallback: "".into(),
+            fallback_for_all: false,
             not_found: "404.html".into(),
             precompressed: true,
             coded_names: false,

@@ -260,7 +260,7 @@ impl SettingArgs {
         Sources {
             file: self.config.as_deref(),
             arguments,
-            environment: Environment::of_process(),
+            environment: Environment::read(raw::text_of),
             ..Sources::default()
         }
     }
@@ -565,7 +565,16 @@ mod tests {
             .collect();
         assert_eq!(
             sets,
-            ["root", "listen", "listen", "certificate", "redirect", "access", "listen"]
+            [
+                "root",
+                "listen",
+                "clean_urls",
+                "listen",
+                "certificate",
+                "redirect",
+                "access",
+                "listen"
+            ]
         );
         let samples = ["listen = ", "certificate = ", "redirect = "];
         let text = samples

@@ -8,8 +8,8 @@ use crate::{
     config::{
         address::{Names, learn, names},
         release::Release,
-        sources::ConfigText,
     },
+    config_text::ConfigText,
     handover::HandoverError,
     machine::Found,
     root::Folder,

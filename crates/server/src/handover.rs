@@ -1,6 +1,6 @@
 //! Handover from one image of the master to the next, in memory with a descriptor and no name. It
 //! names descriptors, the old workers, and the findings of the trial.
-use crate::{Failure, WorkFault, config::sources::ConfigText};
+use crate::{Failure, WorkFault, config_text::ConfigText};
 use regatta_metrics::ArenaError;
 use regatta_sys::exec::{read_sealed, sealed};
 use serde::{Deserialize, Serialize, Serializer};

@@ -5,6 +5,7 @@ mod admin;
 pub mod architectures;
 mod certificates;
 pub mod config;
+pub mod config_text;
 pub mod development;
 mod expiry;
 pub mod explain;
@@ -42,12 +43,12 @@ use certificates::{Encrypted, Untimely};
 use config::{
     allowance::{Allowance, Chosen},
     check::{self, Config},
-    environment::{self, Environment},
+    environment::Environment,
     options,
-    raw::{self, Arguments, Location, Problem, Said},
+    raw::{self, Arguments, FileText, Location, Problem, Said},
     release::{Release, Wanted},
-    sources::{ConfigFault, ConfigText},
 };
+use config_text::{ConfigFault, ConfigText};
 use development::DevelopmentFault;
 use given::GivenFault;
 use handover::HandoverError;
@@ -117,7 +118,7 @@ pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
     let (said, problems) = read_configuration(sources);
     match understand(sources, (said, problems), &[]) {
         Ok(config) => {
-            let variables = environment::comments(&config.said.variables);
+            let variables = config.said.print_variables();
             let gap = if variables.is_empty() { "" } else { "\n" };
             let settings = options::print(config.settings());
             Ok(format!("{variables}{gap}{settings}{}", config.said.print_rows()))
@@ -200,11 +201,14 @@ fn summary(config: &Config) -> String {
         1 => " and one further host".to_owned(),
         hosts => format!(" and {hosts} further hosts"),
     };
+    let files = match config.said.has_root() {
+        true => format!("\"{}\"", config.said.root().display()),
+        false => "rules without a root".to_owned(),
+    };
     format!(
-        "nothing is wrong: {} with {workers} worker{} would serve \"{}\"{hosts} on {}",
+        "nothing is wrong: {} with {workers} worker{} would serve {files}{hosts} on {}",
         config.architecture.name,
         if workers == 1 { "" } else { "s" },
-        config.said.root().display(),
         listen.join(", "),
     )
 }
@@ -332,8 +336,7 @@ fn understand(
     releases: &[Release],
 ) -> Understood {
     let chosen = check::given(&mut said, &sources.given).or_else(|| {
-        let address = sources.environment.port()?;
-        check::port(&mut said, address).unwrap_or_else(|problem| {
+        check::port(&mut said, &sources.environment).unwrap_or_else(|problem| {
             problems.push(problem);
             None
         })
@@ -362,7 +365,11 @@ fn read_configuration(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
         None => ConfigText::read(path),
     };
     match read {
-        Ok(text) => raw::read(&text.files(&path.display().to_string()), arguments, environment),
+        Ok(text) => {
+            let path = path.display().to_string();
+            let files = text.files(&path).into_iter().map(|(name, text)| FileText { name, text });
+            raw::read(&files.collect::<Vec<_>>(), arguments, environment)
+        }
         Err(fault) => {
             let (said, mut problems) = raw::read(&[], arguments, environment);
             let ConfigFault { path, .. } = &fault;

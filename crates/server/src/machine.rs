@@ -106,9 +106,12 @@ pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
     });
     problems.extend(untold(said, user.as_ref()));
     for said in said.all_hosts() {
-        if said.root().as_os_str().is_empty() {
+        let has_rules = ["redirects", "responses"].iter().any(|table| !said.rows(table).is_empty());
+        if !said.has_root() && !has_rules {
             let problem = said.problem(messages::NO_ROOT, ROOT_KEY, "there is nothing to serve");
-            problems.push(problem.hint("name a directory"));
+            let hint =
+                "name a directory; only with [[redirects]] or [[responses]] it may be left out";
+            problems.push(problem.hint(hint));
         }
     }
     let wanted = Wanted::of_all(said, user.is_some());
@@ -120,11 +123,10 @@ pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
             return Err(problems);
         }
     };
-    let none_is_open = roots.iter().all(Option::is_none);
+    let none_is_open = wanted.iter().any(Wanted::has_root) && roots.iter().all(Option::is_none);
     let roots = wanted.iter().zip(roots).map(|(wanted, root)| match root {
         Some(root) => Root::adopt(&wanted.path, root),
-        // A path without a name is a problem already.
-        None if wanted.path.as_os_str().is_empty() => Root::closed(Path::new("/")),
+        None if !wanted.has_root() => Root::closed(Path::new("/")),
         None => Root::closed(&wanted.path),
     });
     let roots: io::Result<Vec<Root>> = roots.collect();
@@ -157,7 +159,7 @@ fn look_at(wanted: &[Wanted], said: &Said, user: Option<&User>) -> Result<Looks,
     let mut releases: Vec<Option<Release>> = wanted.iter().map(|_| None).collect();
     let (begun, mut patience) = (Instant::now(), Duration::from_millis(ROOT_MS_MAX));
     let unknown = |why: String| Some(Release::unknown(RootFault::new(ROOT_KEY, why, "")));
-    let is_named = |of: &usize| !wanted[*of].path.as_os_str().is_empty();
+    let is_named = |of: &usize| wanted[*of].has_root();
     let mut todo: VecDeque<usize> = (0..wanted.len()).filter(is_named).collect();
     while !todo.is_empty() && begun.elapsed() < Duration::from_millis(ALL_ROOTS_MS_MAX) {
         let now = clock::now().tick;

@@ -19,7 +19,8 @@ mod waiting;
 use crate::{
     Failure, Sources, WorkFault, announce,
     certificates::Untimely,
-    config::{raw::Problem, sources::ConfigText},
+    config::raw::Problem,
+    config_text::ConfigText,
     examine_found, examine_server,
     findings::{Draft, Findings},
     front::{self, Front},

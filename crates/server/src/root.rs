@@ -272,6 +272,9 @@ impl RootWatch {
                 // The fault may be gone.
                 watched.retry = Backoff::default();
             }
+            if !wanted.has_root() {
+                continue;
+            }
             let rules_changed = wanted.reads_rules() && watched.rules_changed(root);
             if rules_changed {
                 watched.retry = Backoff::default();

@@ -13,7 +13,7 @@ use crate::{
 use regatta_arch::options::Settings;
 use regatta_origin::{
     CachingRules, ContentRules, Deadlines, ErrorPage, Http2Rules, Limits, ListenerClass,
-    READ_BYTES_MAX, Rules, Shared, Site, TransportRules,
+    READ_BYTES_MAX, Rules, SERVER_NAME, Shared, Site, TransportRules,
 };
 use std::sync::Arc;
 
@@ -59,6 +59,7 @@ impl Builder {
             forwarded: naming(settings).is_some(),
             transport: transport(settings),
             http2: http2(settings),
+            server_name: server_name(settings),
             // Seed and key are drawn for each worker.
             ..Site::default()
         };
@@ -177,6 +178,15 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
+/// Value of the field `Server`; `None` for the default.
+fn server_name(settings: &Settings) -> Option<Box<str>> {
+    match settings.text("server.name") {
+        SERVER_NAME => None,
+        "none" => Some(Box::default()),
+        name => Some(name.into()),
+    }
+}
+
 /// Treatment of connections in the clear.
 fn transport(settings: &Settings) -> Option<TransportRules> {
     let redirect = tls_port(settings).filter(|_| settings.flag("tls.redirect"));
@@ -249,6 +259,11 @@ mod tests {
         assert_eq!(ours.caching, origin.caching);
         assert_eq!(ours.transport, origin.transport);
         assert_eq!(ours.http2, origin.http2);
+        assert_eq!(ours.server_name, origin.server_name);
+        for (name, expected) in [("none", ""), ("a/1", "a/1")] {
+            let said = of_sets(&[&format!("server.name={name}")]);
+            assert_eq!(server_name(&said.settings).as_deref(), Some(expected));
+        }
     }
 
     #[test]

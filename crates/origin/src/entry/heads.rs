@@ -1,6 +1,7 @@
 //! Prebuilt parts of responses: heads of a file for HTTP/1, small bodies in one piece with them,
 //! and field blocks for HTTP/2.
 use super::{Coded, Facts};
+use crate::SERVER_NAME;
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use once_cell::race::OnceBox;
 use regatta_http::{
@@ -44,7 +45,7 @@ impl Heads {
     /// [`OK_DATE_AT`], its length comes before its type, and all that a 206 shares comes last.
     fn build_ok<F>(coded: &Coded<F>, facts: &Facts) -> (Box<[u8]>, u32, u32) {
         let mut out = Vec::with_capacity(ok_room(facts));
-        start_head(&mut out, Status::OK, Now::default());
+        start_head(&mut out, Status::OK, Now::default(), facts.server_name.as_deref());
         write_decimal_field(&mut out, "Content-Length", coded.len());
         let type_at = offset(&out);
         write_field(&mut out, "Content-Type", facts.content_type.as_bytes());
@@ -73,7 +74,8 @@ impl Heads {
     /// The head of a 304: the fields of RFC 9110 §15.4.5 and no others.
     fn build_not_modified<F>(coded: &Coded<F>, facts: &Facts) -> Box<[u8]> {
         let mut out = Vec::with_capacity(not_modified_room(facts));
-        start_head(&mut out, Status::NOT_MODIFIED, Now::default());
+        let server = facts.server_name.as_deref();
+        start_head(&mut out, Status::NOT_MODIFIED, Now::default(), server);
         write_field(&mut out, "ETag", coded.etag_text());
         write_caching(&mut out, facts);
         out.extend_from_slice(&facts.fields[..facts.revalidated]);
@@ -136,13 +138,15 @@ pub(crate) fn room(facts: &Facts, body: Option<usize>) -> usize {
 
 /// Length limit of the head of a 200.
 fn ok_room(facts: &Facts) -> usize {
-    let Facts { content_type, coded_as, cache_control, fields, .. } = facts;
-    320 + content_type.len() + coded_as.len() + cache_control.len() + fields.len()
+    let Facts { content_type, coded_as, cache_control, fields, server_name, .. } = facts;
+    let named = server_name.as_ref().map_or(0, |name| name.len());
+    320 + named + content_type.len() + coded_as.len() + cache_control.len() + fields.len()
 }
 
 /// Length limit of the head of a 304.
 fn not_modified_room(facts: &Facts) -> usize {
-    160 + facts.cache_control.len() + facts.revalidated
+    let named = facts.server_name.as_ref().map_or(0, |name| name.len());
+    160 + named + facts.cache_control.len() + facts.revalidated
 }
 
 fn write_caching(out: &mut Vec<u8>, facts: &Facts) {
@@ -154,11 +158,14 @@ fn write_caching(out: &mut Vec<u8>, facts: &Facts) {
     }
 }
 
-/// Writes the start of every head: status line, `Date`, `Server`.
-pub(crate) fn start_head(out: &mut Vec<u8>, status: Status, now: Now) {
+/// Writes the start of every head: status line, `Date`, and `Server` unless its value is empty.
+pub(crate) fn start_head(out: &mut Vec<u8>, status: Status, now: Now, server: Option<&str>) {
     write_status_line(out, status);
     write_date_field(out, "Date", i64::try_from(now.unix).unwrap_or(i64::MAX));
-    write_field(out, "Server", b"regatta");
+    let server = server.unwrap_or(SERVER_NAME);
+    if !server.is_empty() {
+        write_field(out, "Server", server.as_bytes());
+    }
 }
 
 fn offset(head: &[u8]) -> u32 {

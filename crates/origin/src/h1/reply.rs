@@ -26,6 +26,8 @@ use regatta_op::{File, Now, Outbox, Segment};
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 /// Value of `Retry-After` for a request that cannot be answered now, seconds.
 const RETRY_AFTER_S: &[u8] = b"1";
+/// The same where a rule says that nothing can be answered, as during maintenance, seconds.
+const RULED_RETRY_AFTER_S: &[u8] = b"60";
 
 /// Conditions that every response of an exchange depends on.
 pub(crate) struct Terms<'a, F> {
@@ -139,6 +141,7 @@ impl<F: File> Terms<'_, F> {
             Reply::Options => self.options(),
             Reply::Refused(refusal) => self.refusal(refusal),
             Reply::Nothing(status) => self.nothing(status),
+            Reply::Ruled(status, text) => self.ruled(status, &text),
             Reply::Unauthorized(challenge) => self.page(Status::UNAUTHORIZED, "", |out| {
                 write_field(out, "WWW-Authenticate", challenge.as_bytes());
             }),
@@ -178,7 +181,7 @@ impl<F: File> Terms<'_, F> {
         out.reserve(ok.len() + copied.len() + CONNECTION_BYTES_MAX);
         out.extend_from_slice(ok);
         self.scratch.patch_date(&mut out, OK_DATE_AT, self.now.unix);
-        vary(&mut out, role);
+        self.vary(&mut out, role);
         self.amend(&mut out);
         out.extend_from_slice(copied);
         outbox.start(out);
@@ -210,7 +213,7 @@ impl<F: File> Terms<'_, F> {
                 let mut out = self.scratch.take_buffer();
                 out.extend_from_slice(Self::heads(plan).not_modified());
                 self.scratch.patch_date(&mut out, NOT_MODIFIED_DATE_AT, self.now.unix);
-                vary(&mut out, role);
+                self.vary(&mut out, role);
                 self.amend(&mut out);
                 Response { outbox: Outbox::new(out), status: Status::NOT_MODIFIED, body_bytes: 0 }
             }
@@ -229,7 +232,7 @@ impl<F: File> Terms<'_, F> {
         write_decimal_field(&mut out, "Content-Length", range.len());
         write_content_range(&mut out, range, coded.len());
         out.extend_from_slice(Self::heads(plan).fields());
-        vary(&mut out, role);
+        self.vary(&mut out, role);
         self.amend(&mut out);
         let outbox = match &coded.body {
             Body::Memory(whole) if self.copies(range.len()) => {
@@ -259,7 +262,7 @@ impl<F: File> Terms<'_, F> {
         write_decimal_field(&mut out, "Content-Length", body_bytes);
         write_field(&mut out, "Content-Type", boundary.content_type().as_bytes());
         out.extend_from_slice(heads.fields_after_type());
-        vary(&mut out, role);
+        self.vary(&mut out, role);
         self.amend(&mut out);
         let outbox = match &coded.body {
             Body::Memory(whole) if self.copies(of_file) => {
@@ -380,6 +383,36 @@ impl<F: File> Terms<'_, F> {
         })
     }
 
+    /// The answer of a rule: its text, or the page for an error without one.
+    fn ruled(&self, status: Status, text: &str) -> Response<F> {
+        let retry = |out: &mut Vec<u8>| {
+            if status == Status::SERVICE_UNAVAILABLE {
+                write_field(out, "Retry-After", RULED_RETRY_AFTER_S);
+            }
+        };
+        if text.is_empty() && status.class() != 2 {
+            return self.page(status, "", retry);
+        }
+        let mut out = self.start(status);
+        if status != Status::NO_CONTENT {
+            write_decimal_field(&mut out, "Content-Length", text.len() as u64);
+            write_field(&mut out, "Content-Type", b"text/plain; charset=utf-8");
+            write_field(&mut out, "X-Content-Type-Options", b"nosniff");
+        }
+        if status.class() == 2 {
+            write_field(&mut out, "Cache-Control", b"no-store");
+        }
+        retry(&mut out);
+        self.write_hsts(&mut out);
+        end_head(&mut out);
+        self.amend(&mut out);
+        if self.rules.head_only {
+            return Response { outbox: Outbox::new(out), status, body_bytes: 0 };
+        }
+        out.extend_from_slice(text.as_bytes());
+        Response { outbox: Outbox::new(out), status, body_bytes: text.len() as u64 }
+    }
+
     /// The response to a request that is refused.
     fn refusal(&self, refusal: Refusal) -> Response<F> {
         self.page(refusal.status(), refusal.reason(), |out| match refusal {
@@ -404,7 +437,7 @@ impl<F: File> Terms<'_, F> {
 
     fn start(&self, status: Status) -> Vec<u8> {
         let mut out = self.scratch.take_buffer();
-        start_head(&mut out, status, self.now);
+        start_head(&mut out, status, self.now, self.site.server_name.as_deref());
         out
     }
 
@@ -420,7 +453,7 @@ impl<F: File> Terms<'_, F> {
 
     /// Adds `Vary` to a 404 if navigations get the fallback instead.
     fn write_missing(&self, out: &mut Vec<u8>) {
-        if !self.site.content.fallback.is_empty() {
+        if !self.site.content.fallback.is_empty() && !self.site.content.fallback_for_all {
             write_field(out, "Vary", VARY_FALLBACK);
         }
     }
@@ -456,6 +489,17 @@ impl<F: File> Terms<'_, F> {
         end_head(out);
     }
 
+    /// Adds `Vary` to a finished head, of 206 and 304 as of 200 (RFC 9110 §15.3.7, §15.4.5), when a
+    /// fallback answers for navigations: other requests for the same target get 404.
+    #[inline(always)]
+    fn vary(&self, out: &mut Vec<u8>, role: Role) {
+        if role == Role::Fallback && !self.site.content.fallback_for_all {
+            out.truncate(out.len() - 2);
+            write_field(out, "Vary", VARY_FALLBACK);
+            end_head(out);
+        }
+    }
+
     #[inline(never)]
     fn write_connection(&self, out: &mut Vec<u8>) {
         let value: &[u8] = match self.persistence {
@@ -481,17 +525,6 @@ const CONNECTION_BYTES_MAX: usize = 24;
 
 /// The fields that decide whether a fallback answers.
 const VARY_FALLBACK: &[u8] = b"Accept, Sec-Fetch-Dest";
-
-/// Adds `Vary` to a finished head, of 206 and 304 as of 200 (RFC 9110 §15.3.7, §15.4.5), when a
-/// fallback answers: other requests for the same target get 404.
-#[inline(always)]
-fn vary(out: &mut Vec<u8>, role: Role) {
-    if role == Role::Fallback {
-        out.truncate(out.len() - 2);
-        write_field(out, "Vary", VARY_FALLBACK);
-        end_head(out);
-    }
-}
 
 /// The bytes of a range of a body in memory.
 fn slice<'a>(bytes: &'a [u8], range: &ByteRange) -> &'a [u8] {

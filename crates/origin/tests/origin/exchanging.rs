@@ -70,6 +70,7 @@ fn many_stand_in_a_queue() {
                         Reply::Options => "options",
                         Reply::Refused(_) => "refused",
                         Reply::Nothing(_) => "nothing",
+                        Reply::Ruled(..) => "ruled",
                         Reply::Unauthorized(_) => "unauthorized",
                     };
                     assert_eq!(what, expected);

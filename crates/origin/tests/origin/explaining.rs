@@ -42,6 +42,28 @@ fn the_explained_head_is_the_sent_one() {
 }
 
 #[test]
+fn what_was_not_tried_is_explained() {
+    let content = ContentRules { fallback: "index.html".into(), ..ContentRules::default() };
+    let rig = Rig::new(Site { content: content.clone(), ..Site::default() });
+    let document = "fallback: skipped: the fields Sec-Fetch-Dest and Accept ask for no document \
+                    (content.fallback_for)";
+    let suffix = "fallback: skipped: the last part of the path has a suffix";
+    let clean = "hint: \"docs/guide.html\" would answer with content.clean_urls = true";
+    let rows = [
+        ("GET /none", "", document),
+        ("GET /none.js", "Accept: text/html\r\n", suffix),
+        ("GET /docs/guide", "", clean),
+        ("GET /docs/guide", "", document),
+    ];
+    check(&rig, &rows);
+    let content = ContentRules { fallback_for_all: true, ..content };
+    let rig = Rig::new(Site { content, ..Site::default() });
+    let fallback =
+        "look: \"index.html\", what answers navigations (content.fallback): a file of 14 bytes";
+    check(&rig, &[("GET /none", "", fallback), ("GET /none.js", "", suffix)]);
+}
+
+#[test]
 fn siblings_that_their_owner_may_not_expect() {
     let rig = Rig::new(Site::default());
     rig.put("ten.txt.gz", &[b'g'; 11]);

@@ -104,6 +104,58 @@ fn redirects_answer_where_no_file_does() {
     }
 }
 
+#[test]
+fn the_server_field_is_as_configured() {
+    for (server_name, expected) in [(None, "regatta"), (Some(""), ""), (Some("a/1 b"), "a/1 b")] {
+        let server_name = server_name.map(Into::into);
+        let rig = Rig::new(Site { server_name, ..Site::default() });
+        rig.put("a.txt", b"a");
+        let fields = [("server", expected)];
+        // From the disk, from memory, and in one piece; then a page for an error, and a range.
+        for _ in 0..3 {
+            check(
+                &rig,
+                &get("/a.txt"),
+                &Expected { status: 200, fields: &fields, body: Some(b"a") },
+            );
+        }
+        check(&rig, &get("/none"), &Expected { status: 404, fields: &fields, body: None });
+        let part = with_field(&get("/a.txt"), "Range: bytes=0-0");
+        check(&rig, &part, &Expected { status: 206, fields: &fields, body: Some(b"a") });
+    }
+}
+
+#[test]
+fn rules_answer_without_files() {
+    let mut rules = Rules::default();
+    for (path, status, text) in [
+        ("/healthz", 200, "ok"),
+        ("/up", 204, ""),
+        ("/shop/*", 503, "closed until noon"),
+        ("/old/*", 410, ""),
+        ("/later", 503, ""),
+    ] {
+        let pattern = Pattern::parse(path).expect("a pattern");
+        let rule = Redirect::response(status, text, "r.toml:9").expect("an answer");
+        rules.add_redirect(&pattern, rule).expect("there is room");
+    }
+    let rig = Rig::new(Site { rules: rules.into(), ..Site::default() });
+    rig.put("shop/index.html", b"shop");
+    rig.put("healthz", b"a file");
+    let fields = [("content-type", "text/plain; charset=utf-8"), ("cache-control", "no-store")];
+    check(&rig, &get("/healthz"), &Expected { status: 200, fields: &fields, body: Some(b"ok") });
+    let none = [("content-type", ""), ("content-length", ""), ("cache-control", "no-store")];
+    check(&rig, &get("/up"), &Expected { status: 204, fields: &none, body: Some(b"") });
+    let closed = [("retry-after", "60"), ("cache-control", "")];
+    let body = Some(&b"closed until noon"[..]);
+    check(&rig, &get("/shop/"), &Expected { status: 503, fields: &closed, body });
+    check(&rig, &get("/later"), &Expected { status: 503, fields: &closed, body: None });
+    let page = [("content-type", "text/html; charset=utf-8")];
+    check(&rig, &get("/old/x"), &Expected { status: 410, fields: &page, body: None });
+    rig.decides(&get("/healthz"), "response: the rule at r.toml:9");
+    rig.decides(&get("/old/"), "answer: 410 Gone: no text");
+}
+
 /// A browser must keep for ever only what it asked for. A page that answers in place of an asset
 /// has its own `Cache-Control`, whether a rule or the name sets that of the asset.
 #[test]

@@ -97,6 +97,18 @@ pub(crate) fn fallback_for_navigations(variant: &Variant) {
     assert_eq!(client.get("/app.js").expect(200).body, b"code");
 }
 
+pub(crate) fn fallback_for_all(variant: &Variant) {
+    let set = ["content.fallback=index.html", "content.fallback_for=paths-without-extension"];
+    let server = serve_with(variant, &set);
+    let mut client = server.connect();
+    for accept in ["*/*", "text/html"] {
+        let answer = client.ask("GET", "/app/view", &[("Accept", accept)]).expect(200);
+        assert!(answer.body.starts_with(b"<!doctype html><title>Home"), "{answer:?}");
+        assert_eq!(answer.field("Vary"), None, "{answer:?}");
+        client.ask("GET", "/app/view.js", &[("Accept", accept)]).expect(404);
+    }
+}
+
 /// A missing asset answered with a page breaks deployments in ways that take days to find.
 pub(crate) fn no_fallback_for_assets(variant: &Variant) {
     let site = Site::with(&[("index.html", "the application")]);

@@ -80,6 +80,16 @@ pub(crate) fn types_are_a_setting(variant: &Variant) {
     assert_eq!(of("/types/file.png"), "image/png");
 }
 
+pub(crate) fn server_name_is_a_setting(variant: &Variant) {
+    for (set, expected) in [("server.name=none", None), ("server.name=a/1", Some("a/1"))] {
+        let server = serve_with(variant, &[set]);
+        let mut client = server.connect();
+        for (target, status) in [("/small.txt", 200), ("/small.txt", 200), ("/missing", 404)] {
+            assert_eq!(client.get(target).expect(status).field("Server"), expected, "{set}");
+        }
+    }
+}
+
 pub(crate) fn nosniff_is_a_setting(variant: &Variant) {
     let mut client = serve_with(variant, &["content.nosniff=false"]).client();
     assert_eq!(client.get("/small.txt").expect(200).field("X-Content-Type-Options"), None);

@@ -169,6 +169,49 @@ pub(crate) fn a_fault_below_one_root_is_its_hosts_alone() {
     assert!(server.stderr().contains("the rules read before stay in force"), "{}", server.stderr());
 }
 
+/// Rules answer without files: on a host with a root, and on one that has only rules.
+pub(crate) fn answers_without_files(variant: &Variant) {
+    let site = Site::with(&[("index.html", "home"), ("503.html", "closed for a while")]);
+    let text = "\
+content.error_pages = [\"503=503.html\"]
+[[responses]]
+path = \"/healthz\"
+text = \"ok\"
+[[responses]]
+path = \"/shop/*\"
+status = 503
+[[hosts]]
+names = [\"old.example\"]
+[[hosts.redirects]]
+from = \"/*\"
+to = \"https://new.example/:splat\"
+[[hosts.responses]]
+path = \"/gone\"
+status = 410
+text = \"no more\"
+";
+    let config = site.configure(text);
+    let server = Launch::new(variant, &site.root()).config(&config).start();
+    let mut client = server.connect();
+    for _ in 0..2 {
+        let well = ask(&mut client, "GET", "/healthz", "a").expect(200);
+        assert_eq!((&well.body[..], well.field("Cache-Control")), (&b"ok"[..], Some("no-store")));
+        assert_eq!(
+            ask(&mut client, "HEAD", "/healthz", "a").expect(200).field("Content-Length"),
+            Some("2")
+        );
+        let closed = ask(&mut client, "GET", "/shop/x", "a").expect(503);
+        assert_eq!(closed.body, b"closed for a while");
+        assert_eq!(closed.field("Retry-After"), Some("60"));
+        ask(&mut client, "GET", "/", "a").expect(200);
+        let moved = ask(&mut client, "GET", "/a/b?c", "old.example").expect(301);
+        assert_eq!(moved.field("Location"), Some("https://new.example/a/b?c"));
+        let gone = ask(&mut client, "GET", "/gone", "old.example").expect(410);
+        assert_eq!(gone.body, b"no more");
+    }
+    assert!(!server.stderr().contains("old.example"), "{}", server.stderr());
+}
+
 /// Hosts whose roots are links.
 const LINKS: usize = 400;
 
@@ -232,6 +275,6 @@ pub(crate) fn check_and_explain_know_hosts() {
     said.names(&[
         "hosts.names: \"WWW.one.example\" is a name of the host at",
         "hosts.root: there is no \"/no/such/root\"",
-        "hosts.root: there is nothing to serve",
+        "there is nothing to serve",
     ]);
 }

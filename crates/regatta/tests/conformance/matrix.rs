@@ -37,14 +37,14 @@ const ALWAYS: Set = cases! {
         odd_lists_of_tags every_form_of_date no_conditions_on_errors conditions_come_before_ranges;
     config: precedence;
     content: index_of_a_folder index_is_a_list index_that_is_a_folder helpers_that_are_no_files
-        clean_urls fallback_for_navigations no_fallback_for_assets own_page_for_not_found
-        page_for_not_found_is_a_setting;
+        clean_urls fallback_for_navigations fallback_for_all no_fallback_for_assets
+        own_page_for_not_found page_for_not_found_is_a_setting;
     counters: of_replies of_the_cache of_the_ends_of_connections of_a_worker_that_died
         calls_of_a_hit;
     deploys: by_a_link by_moving rules_belong_to_the_root what_is_new_is_waited_for
         a_new_worker_has_the_new_root;
     fields: of_every_file tags_tell_files_apart copies_have_equal_tags media_types
-        types_are_a_setting charset_is_a_setting nosniff_is_a_setting
+        types_are_a_setting charset_is_a_setting nosniff_is_a_setting server_name_is_a_setting
         pages_revalidate_and_hashed_assets_live cache_control_is_a_setting
         no_modification_in_the_future modification_at_the_epoch error_bodies_are_safe
         errors_carry_no_validators;
@@ -357,7 +357,7 @@ const DECIDES: Set = cases! {
 };
 
 /// Hosts with separate roots, for each way to open and to cache files.
-const HOSTED: Set = cases! { hosts: each_has_its_own each_is_deployed; };
+const HOSTED: Set = cases! { hosts: each_has_its_own answers_without_files each_is_deployed; };
 
 /// Successions of workers: one variant of each kind of architecture has these.
 const FOLLOWED: Set = cases! { reload: under_load changes_everything; };

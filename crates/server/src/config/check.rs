@@ -7,10 +7,11 @@ use crate::{
         },
         allowance::{self, Allowance, Chosen},
         demand::{Demanding, small_stacks},
+        environment::{Environment, PORT},
         error_pages,
         hosts::{self, Findings, HostConfig},
         nested,
-        raw::{Problem, Said},
+        raw::{Location, Problem, Said},
         release::Release,
         rules_files, unused,
     },
@@ -108,9 +109,7 @@ pub fn understand(
     trusted(&said, &mut problems);
     permissions(&said, &mut problems);
     let admin = admin(&said, &mut problems);
-    limits(&said, &mut problems);
-    skipped(&said, &mut problems);
-    transport(&said, &mut problems);
+    values(&said, &mut problems);
     let mut warnings = Vec::new();
     warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
     warnings.extend(untrusted(&said, &listen));
@@ -204,16 +203,18 @@ pub(crate) fn given(said: &mut Said, given: &[Place]) -> Option<Chosen> {
 
 /// Listens at the address of the variable `PORT`, unless addresses are configured. A faulty
 /// variable matters only there.
-pub(crate) fn port(
-    said: &mut Said,
-    address: Result<String, Problem>,
-) -> Result<Option<Chosen>, Problem> {
+pub(crate) fn port(said: &mut Said, environment: &Environment) -> Result<Option<Chosen>, Problem> {
+    let Some(address) = environment.port() else { return Ok(None) };
     if listens::LISTENS.iter().any(|(key, _)| said.is_said(key)) {
         return Ok(None);
     }
-    let value = address?;
+    let value = address.map_err(|text| {
+        let message = format!("\"{}\" is not a port from 1 to 65535", text.escape_debug());
+        Problem::new(messages::BAD_ADDRESS, Location::Variable(PORT.to_owned()), message)
+            .hint("correct it, or set server.listen, which has precedence")
+    })?;
     said.choose(LISTEN_KEY, Value::List(vec![value.clone()]));
-    Ok(Some(Chosen { key: LISTEN_KEY, value, from: "PORT in the environment".to_owned() }))
+    Ok(Some(Chosen { key: LISTEN_KEY, value, from: format!("{PORT} in the environment") }))
 }
 
 /// Descriptors of every process that are for neither connections nor the cache.
@@ -344,11 +345,34 @@ fn limits(said: &Said, problems: &mut Vec<Problem>) {
     }
 }
 
+/// Finds faulty values, and values that contradict each other.
+fn values(said: &Said, problems: &mut Vec<Problem>) {
+    limits(said, problems);
+    skipped(said, problems);
+    server_name(said, problems);
+    transport(said, problems);
+}
+
 /// Finds a faulty pattern of paths that are not logged.
 fn skipped(said: &Said, problems: &mut Vec<Problem>) {
     if let Err(fault) = SkippedPaths::parse(said.settings.list(SKIP_KEY)) {
-        let problem = said.problem(messages::BAD_VALUE, SKIP_KEY, &fault);
+        let problem = said.problem(messages::BAD_VALUE, SKIP_KEY, &fault.to_string());
         problems.push(problem.hint("as in /healthz or /assets/**"));
+    }
+}
+
+/// Longest value of the field `Server`, bytes.
+const SERVER_NAME_BYTES_MAX: usize = 64;
+
+/// Finds a faulty value of the field `Server`.
+fn server_name(said: &Said, problems: &mut Vec<Problem>) {
+    let name = said.settings.text("server.name");
+    let allowed = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    let is_trimmed = name.trim_ascii() == name && !name.is_empty();
+    if !is_trimmed || name.len() > SERVER_NAME_BYTES_MAX || !name.bytes().all(allowed) {
+        let message = format!("\"{}\" cannot be the value of a field", name.escape_debug());
+        let problem = said.problem(messages::BAD_VALUE, "server.name", &message);
+        problems.push(problem.hint("visible ASCII characters, at most 64; none leaves it out"));
     }
 }
 

@@ -1,11 +1,7 @@
 //! Variables of the environment, in values of configuration files: `${NAME}`, or
 //! `${NAME:-default}`.
-use crate::{
-    config::raw::{Location, Problem, text_of},
-    messages,
-};
 use regatta_arch::options::ValueFault;
-use std::{collections::BTreeMap, env, fmt::Write as _};
+use std::{collections::BTreeMap, env, ffi::OsStr};
 
 /// Start of a variable in a text.
 const START: &str = "${";
@@ -17,29 +13,16 @@ const ESCAPED: &str = "$${";
 const DEFAULT: &str = ":-";
 
 /// Variable with the port to listen on, as platforms for containers set it.
-const PORT: &str = "PORT";
+pub(crate) const PORT: &str = "PORT";
 
 /// Variables, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
-/// Variable in the value of an option or field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsedVariable {
-    /// Name of the variable.
-    pub name: String,
-    /// Whether it is not set, or empty, and its default counts.
-    pub by_default: bool,
-    /// Name of the option or field.
-    pub key: &'static str,
-    /// Place of the value.
-    pub place: Location,
-}
-
 impl Environment {
-    /// Reads the variables of this process. Bytes that are no text become those of [`text_of`].
+    /// Reads the variables of this process. `text_of` makes a text of any bytes.
     #[must_use]
-    pub fn of_process() -> Self {
+    pub fn read(text_of: fn(&OsStr) -> String) -> Self {
         Self(env::vars_os().map(|(name, value)| (text_of(&name), text_of(&value))).collect())
     }
 
@@ -105,17 +88,12 @@ impl Environment {
         Ok(value)
     }
 
-    /// Address of the variable `PORT`, for a server without a configured one. `None`: it is not
-    /// set.
-    pub(crate) fn port(&self) -> Option<Result<String, Problem>> {
-        let text = self.0.get(PORT).filter(|text| !text.is_empty())?;
+    /// Address of the variable [`PORT`], for a server without a configured one. `None`: it is not
+    /// set. An error is its value, which is no port.
+    pub(crate) fn port(&self) -> Option<Result<String, &str>> {
+        let text = self.0.get(PORT).map(String::as_str).filter(|text| !text.is_empty())?;
         let port = text.parse::<u16>().ok().filter(|port| *port > 0);
-        Some(port.map(|port| format!("0.0.0.0:{port}")).ok_or_else(|| {
-            let place = Location::Variable(PORT.to_owned());
-            let message = format!("\"{}\" is not a port from 1 to 65535", text.escape_debug());
-            Problem::new(messages::BAD_ADDRESS, place, message)
-                .hint("correct it, or set server.listen, which has precedence")
-        }))
+        Some(port.map(|port| format!("0.0.0.0:{port}")).ok_or(text))
     }
 }
 
@@ -129,16 +107,6 @@ fn fault(text: &str, why: &str) -> ValueFault {
 /// Writes variables in a text so that they stay as they are when it is read.
 pub(crate) fn escape(text: &str) -> String {
     text.replace(START, ESCAPED)
-}
-
-/// Lists variables as comments of a configuration file; empty without any.
-pub(crate) fn comments(used: &[UsedVariable]) -> String {
-    let mut text = String::new();
-    for UsedVariable { name, by_default, key, place } in used {
-        let how = if *by_default { " (not set: its default)" } else { "" };
-        let _ = writeln!(text, "# from the environment: {name}{how} in {key}, {place}");
-    }
-    text
 }
 
 #[cfg(test)]
@@ -188,13 +156,15 @@ pub(crate) mod tests {
 
     #[test]
     fn a_port_is_an_address_on_every_network() {
-        let port = |text: &str| environment(&[("PORT", text)]).port().transpose();
-        assert_eq!(port("8081"), Ok(Some("0.0.0.0:8081".to_owned())));
-        assert_eq!(port(""), Ok(None));
+        let port = |text: &str| {
+            let environment = environment(&[("PORT", text)]);
+            let port = environment.port();
+            port.map(|port| port.map_err(str::to_owned))
+        };
+        assert_eq!(port("8081"), Some(Ok("0.0.0.0:8081".to_owned())));
+        assert_eq!(port(""), None);
         for text in ["0", "65536", "tcp://10.0.0.1:80", "-1"] {
-            let found = port(text).unwrap_err().to_string();
-            let start = format!("PORT in the environment: \"{text}\" is not a port");
-            assert!(found.starts_with(&start), "{found}");
+            assert_eq!(port(text), Some(Err(text.to_owned())));
         }
     }
 }

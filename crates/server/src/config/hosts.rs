@@ -2,6 +2,7 @@
 use crate::{
     config::{
         raw::{Inherited, Problem, Row, Said},
+        release::ROOT_KEY,
         rules::{self, Built},
         tables,
     },
@@ -102,11 +103,15 @@ pub(crate) fn understand(
 
 fn rules_of(settings: &Settings) -> ContentRules {
     let text = |key| settings.text(key).into();
+    // Without a root there is no such file.
+    let has_root = !settings.text(ROOT_KEY).is_empty();
+    let file = |key| if has_root { text(key) } else { Box::default() };
     ContentRules {
         index: settings.list("content.index").iter().map(|name| name.as_str().into()).collect(),
         clean_urls: settings.flag("content.clean_urls"),
-        fallback: text("content.fallback"),
-        not_found: text("content.not_found"),
+        fallback: file("content.fallback"),
+        fallback_for_all: settings.text("content.fallback_for") != "documents",
+        not_found: file("content.not_found"),
         precompressed: settings.flag("content.precompressed"),
         coded_names: settings.flag("content.coded_names"),
         etag: match settings.text("content.etag") {

@@ -13,7 +13,6 @@ pub mod raw;
 pub mod release;
 pub(crate) mod rules;
 pub mod rules_files;
-pub mod sources;
 pub mod tables;
 mod unsent;
 mod unused;

@@ -2,14 +2,16 @@
 //! faults.
 mod of_hosts;
 mod places;
+mod variables;
 
 pub(crate) use of_hosts::Inherited;
 pub use of_hosts::text_of;
+pub use variables::UsedVariable;
 
 use crate::{
     architectures,
     config::{
-        environment::{Environment, UsedVariable},
+        environment::Environment,
         options,
         tables::{self, TableSpec},
     },
@@ -27,9 +29,6 @@ use toml::{
     Spanned,
     de::{DeArray, DeTable, DeValue},
 };
-
-/// Limit of a configuration file, or of the files of a directory together, bytes.
-pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Limit of duplicate keys whose first places are searched.
 const TWICE_MAX: usize = 100;

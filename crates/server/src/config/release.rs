@@ -2,8 +2,9 @@
 use crate::{
     config::{
         error_pages,
-        raw::{FILE_BYTES_MAX, Problem, Said},
+        raw::{Problem, Said},
     },
+    config_text::FILE_BYTES_MAX,
     messages,
 };
 use regatta_http::Status;
@@ -119,9 +120,14 @@ impl Wanted {
         said.all_hosts().zip(said.host_names()).map(one).collect()
     }
 
+    /// True if it is the path of a directory. A host without one has only rules.
+    pub(crate) fn has_root(&self) -> bool {
+        !self.path.as_os_str().is_empty()
+    }
+
     /// True if rules are read from files at the root.
-    pub(crate) const fn reads_rules(&self) -> bool {
-        self.rules_files
+    pub(crate) fn reads_rules(&self) -> bool {
+        self.rules_files && self.has_root()
     }
 
     /// Name of the host and its root in lines of the log.

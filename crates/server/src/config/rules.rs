@@ -1,5 +1,7 @@
-//! Owner's rules for paths, from the tables `[[headers]]`, `[[redirects]]`, `[[cors]]` and
-//! `[[auth]]`.
+//! Owner's rules for paths, from the tables `[[headers]]`, `[[redirects]]`, `[[responses]]`,
+//! `[[cors]]` and `[[auth]]`.
+mod responses;
+
 use crate::{
     config::{
         error_pages,
@@ -57,10 +59,18 @@ pub(crate) fn build(said: &Said) -> Built {
     shorten(&mut built.warnings, 0);
     shorten(&mut built.cut, 0);
     let (mut taken, before) = (Vec::new(), (built.warnings.len(), built.cut.len()));
-    for row in said.rows("redirects") {
-        let outcome = redirect(row, &mut built.rules);
-        taken.extend(outcome.is_ok().then_some(row));
+    for row in said.rows("responses") {
+        let outcome = responses::add(row, &mut built.rules);
+        taken.extend(outcome.is_ok().then_some((row, "responses.path")));
         built.note(outcome);
+    }
+    for row in said.rows("redirects") {
+        let outcome = redirect(row, said.has_root(), &mut built.rules);
+        taken.extend(outcome.is_ok().then_some((row, "redirects.from")));
+        built.note(outcome);
+    }
+    if !said.has_root() {
+        responses::answer_all_else(said, &mut built);
     }
     shorten(&mut built.warnings, before.0);
     shorten(&mut built.cut, before.1);
@@ -84,10 +94,12 @@ pub(crate) fn build(said: &Said) -> Built {
     problems.extend(named_elsewhere(said, rules, warnings));
     if problems.is_empty() {
         let dotfiles = said.settings.flag("content.dotfiles");
-        for row in taken {
-            warnings.extend(circle(row, rules));
-            warnings.extend(unreachable(row, rules, dotfiles));
-            warnings.extend(hidden_file(row, dotfiles));
+        for (row, key) in taken {
+            warnings.extend(unreachable(row, key, rules, dotfiles));
+            if key == "redirects.from" {
+                warnings.extend(circle(row, rules));
+                warnings.extend(hidden_file(row, dotfiles));
+            }
         }
     }
     built
@@ -166,10 +178,16 @@ fn headers(row: &Row, built: &mut Built) {
 }
 
 /// Adds a row of `[[redirects]]`, or of a `_redirects`: the first for the same paths counts.
-fn redirect(row: &Row, rules: &mut Rules) -> Result<(), Left> {
+/// Without a root, no file precedes it.
+fn redirect(row: &Row, has_root: bool, rules: &mut Rules) -> Result<(), Left> {
     let pattern = pattern(row, "redirects.from").map_err(Left::Wrong)?;
     let (to, force) = (row.settings.text("redirects.to"), row.settings.flag("redirects.force"));
-    let status = row.settings.number_as("redirects.status");
+    let (status, force) = (row.settings.number_as("redirects.status"), force || !has_root);
+    if !has_root && matches!(status, 200 | 404 | 410) && !to.is_empty() {
+        let message = "the host has no root, and so no file that could answer";
+        let problem = row.problem(messages::BAD_RULE, "redirects.to", message);
+        return Err(Left::Wrong(problem.hint("leave it out, or name a root")));
+    }
     let redirect = Redirect::new(&pattern, to, status, force, &row.place.to_string());
     let redirect = redirect.map_err(|fault| {
         let key = match fault {
@@ -439,12 +457,11 @@ fn twice(row: &Row, key: &str, place: &str) -> Problem {
         .hint("make them one")
 }
 
-/// Warns if no path reaches a redirect.
-fn unreachable(row: &Row, rules: &Rules, dotfiles: bool) -> Option<Problem> {
-    let problem = |why: &str| {
-        row.problem(messages::RULE_UNUSED, "redirects.from", &format!("no path comes to it: {why}"))
-    };
-    let pattern = pattern(row, "redirects.from").ok()?;
+/// Warns if no path reaches a redirect or a response, whose pattern is in the field `key`.
+fn unreachable(row: &Row, key: &str, rules: &Rules, dotfiles: bool) -> Option<Problem> {
+    let problem =
+        |why: &str| row.problem(messages::RULE_UNUSED, key, &format!("no path comes to it: {why}"));
+    let pattern = pattern(row, key).ok()?;
     let hides = |(at, name): (usize, &str)| is_hidden(at, name.as_bytes());
     if !dotfiles && pattern.sample("\0", "\0").split('/').enumerate().any(hides) {
         return Some(problem("a name starts with a dot").hint("set content.dotfiles"));

@@ -27,7 +27,8 @@ const fn field(
 pub const HOSTS: &str = "hosts";
 
 /// Fields that hold a pattern of paths.
-pub const PATTERNS: [&str; 4] = ["headers.path", "redirects.from", "cors.path", "auth.path"];
+pub const PATTERNS: [&str; 5] =
+    ["headers.path", "redirects.from", "responses.path", "cors.path", "auth.path"];
 
 /// All tables.
 pub static TABLES: &[TableSpec] = &[
@@ -55,6 +56,26 @@ pub static TABLES: &[TableSpec] = &[
             field("redirects.force", Kind::Bool, "false", "Whether it comes before files."),
         ],
         rows_max: 4096,
+    },
+    TableSpec {
+        name: "responses",
+        doc: "Paths that are answered without a file, such as health checks and maintenance.",
+        fields: &[
+            field("responses.path", Kind::Text, "", "A pattern of paths, as in /healthz or /*."),
+            field(
+                "responses.status",
+                Kind::Count { min: 200, max: 503 },
+                "200",
+                "200, 204, 410 or 503.",
+            ),
+            field(
+                "responses.text",
+                Kind::Text,
+                "",
+                "The body, of at most 4 KiB; without it 410 and 503 have the page for the error.",
+            ),
+        ],
+        rows_max: 256,
     },
     TableSpec {
         name: "cors",
@@ -88,7 +109,12 @@ pub static TABLES: &[TableSpec] = &[
         doc: "Hosts with files and rules of their own.",
         fields: &[
             field("hosts.names", Kind::List, "", "Its names, as in www.example.com, without port."),
-            field("hosts.root", Kind::Text, "", "The directory whose files it serves."),
+            field(
+                "hosts.root",
+                Kind::Text,
+                "",
+                "The directory whose files it serves; none if it has only redirects or responses.",
+            ),
         ],
         rows_max: 4096,
     },

@@ -56,7 +56,8 @@ fn without_http2(said: &Said, key: &str) -> Option<Problem> {
     Some(found.hint(hint))
 }
 
-/// Warns of an option of TLS that no address uses, or of a log that is off. One that is set to its default is as if unset.
+/// Warns of an option of TLS that no address uses, or of a log that is off. One that is set to its
+/// default is as if unset.
 fn lonely(said: &Said, key: &str) -> Option<Problem> {
     let settings = &said.settings;
     if settings.get(key) == Some(&options::default(key)) {

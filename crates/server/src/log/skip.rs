@@ -1,11 +1,35 @@
 //! Paths whose requests are not logged (`log.skip`).
 use regatta_http::{
-    pattern::{Full, MatchCost, Pattern, Patterns, Refused, STEPS_MAX},
+    pattern::{MatchCost, Pattern, PatternFault, Patterns, Refused, STEPS_MAX, expand},
     target::decode_path,
 };
+use std::fmt;
 
 /// Limit of patterns.
 const PATTERNS_MAX: usize = 256;
+
+/// Reason why patterns are not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SkipFault {
+    /// This many patterns are too many.
+    Count(usize),
+    /// A text is no pattern.
+    Pattern(String, PatternFault),
+    /// With this pattern, a path would cost too much.
+    Full(String),
+}
+
+impl fmt::Display for SkipFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count} patterns, and there may be {PATTERNS_MAX}"),
+            Self::Pattern(text, fault) => write!(f, "\"{text}\": {}", fault.reason()),
+            Self::Full(text) => {
+                write!(f, "\"{text}\": with it, a path could take more than {STEPS_MAX} steps")
+            }
+        }
+    }
+}
 
 /// Patterns of paths whose requests are not logged.
 #[derive(Clone, Debug, Default)]
@@ -16,21 +40,18 @@ impl SkippedPaths {
     ///
     /// # Errors
     /// The reason for which a pattern is not taken.
-    pub fn parse(texts: &[String]) -> Result<Self, String> {
+    pub fn parse(texts: &[String]) -> Result<Self, SkipFault> {
         if texts.len() > PATTERNS_MAX {
-            return Err(format!("{} patterns, and there may be {PATTERNS_MAX}", texts.len()));
+            return Err(SkipFault::Count(texts.len()));
         }
         let mut patterns = Patterns::default();
         for text in texts {
-            // `/**` is what other servers write for all paths below one.
-            let below = text.strip_suffix("/**").map(|start| format!("{start}/*"));
-            let pattern = Pattern::parse(below.as_deref().unwrap_or(text));
-            let pattern = pattern.map_err(|fault| format!("\"{text}\": {}", fault.reason()))?;
-            match patterns.insert(&pattern, (), MatchCost::default()) {
-                Ok(()) | Err(Refused::Taken(())) => {}
-                Err(Refused::Full(Full::Steps | Full::Values)) => {
-                    let limit = format!("a path could take more than {STEPS_MAX} steps");
-                    return Err(format!("\"{text}\": with it, {limit}"));
+            let fault = |fault| SkipFault::Pattern(text.clone(), fault);
+            for plain in expand(text).map_err(fault)? {
+                let pattern = Pattern::parse(&plain).map_err(fault)?;
+                match patterns.insert(&pattern, (), MatchCost::default()) {
+                    Ok(()) | Err(Refused::Taken(())) => {}
+                    Err(Refused::Full(_)) => return Err(SkipFault::Full(text.clone())),
                 }
             }
         }
@@ -72,7 +93,8 @@ mod tests {
     use super::*;
 
     fn parse(texts: &[&str]) -> Result<SkippedPaths, String> {
-        SkippedPaths::parse(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+        let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
+        SkippedPaths::parse(&texts).map_err(|fault| fault.to_string())
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
     Failure, Sources, WorkFault,
     config::address::{Place, place},
     config::release::RulesInForce,
-    config::sources::ConfigText,
+    config_text::ConfigText,
     findings::Findings,
     front::ClientTable,
     handover::{
@@ -78,8 +78,8 @@ pub(crate) struct Generations {
     /// adds them.
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// Configuration file, or directory, of this image, its text in force, and the text that is tried, if it
-    /// differs from the file.
+    /// Configuration file, or directory, of this image, its text in force, and the text that is
+    /// tried, if it differs.
     pub(super) config_file: Option<PathBuf>,
     pub(super) config: Option<ConfigText>,
     pub(super) tried: Option<ConfigText>,

@@ -95,6 +95,9 @@ fn replies(page: &Arc<Representation<Plain>>) -> Vec<Reply<Plain>> {
         Reply::Refused(Refusal::Overload),
         Reply::Nothing(Status::NOT_FOUND),
         Reply::Nothing(Status::SERVICE_UNAVAILABLE),
+        Reply::Ruled(Status::OK, "ok".into()),
+        Reply::Ruled(Status::NO_CONTENT, "".into()),
+        Reply::Ruled(Status::GONE, "".into()),
         Reply::Unauthorized("Basic realm=\"a b\"".into()),
     ]
 }
@@ -187,7 +190,7 @@ fn blocks_have_the_fields_of_heads() {
     // The rows above are what they are meant to be.
     let codes: BTreeSet<&str> =
         all.iter().filter(|pair| pair.0 == ":status").map(|pair| &*pair.1).collect();
-    let expected = "200 204 206 301 304 401 404 405 412 416 429 503";
+    let expected = "200 204 206 301 304 401 404 405 410 412 416 429 503";
     assert_eq!(codes.into_iter().collect::<Vec<_>>().join(" "), expected);
     for name in [
         "accept-ranges",

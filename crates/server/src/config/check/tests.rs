@@ -75,6 +75,7 @@ fn everything_that_does_not_fit_is_listed() {
             "content.types=log",
             "limits.target_bytes_max=16384",
             "log.skip=healthz",
+            "server.name=é",
         ],
         4096,
     )
@@ -85,6 +86,7 @@ fn everything_that_does_not_fit_is_listed() {
         "--set server.listen=",
         "--set limits.target_bytes_max=16384: limits.target_bytes_max: ",
         "--set log.skip=healthz: log.skip: \"healthz\": a pattern starts",
+        "--set server.name=é: server.name: \"é\" cannot be the value",
         "--set content.index=a/b,..: content.index: \"a/b\"",
         "--set content.index=a/b,..: content.index: \"..\"",
         "--set content.fallback=/index.html: content.fallback: ",
@@ -165,12 +167,12 @@ fn given_sockets_are_in_the_clear_unless_they_are_named() {
 fn a_port_of_the_environment_counts_if_no_address_is_configured() {
     let listens = |sets: &[&str], port: &str| {
         let mut said = of_sets(sets);
-        let address = environment(&[("PORT", port)]).port().expect("it is set");
-        let chosen = super::port(&mut said, address)?;
+        let chosen = super::port(&mut said, &environment(&[("PORT", port)]))?;
         Ok::<_, Problem>((said.settings.list(LISTEN_KEY).join(","), chosen.is_some()))
     };
     assert_eq!(listens(&[], "80"), Ok(("0.0.0.0:80".to_owned(), true)));
-    assert!(listens(&[], "http").is_err());
+    let fault = listens(&[], "http").unwrap_err().to_string();
+    assert!(fault.starts_with("PORT in the environment: \"http\" is not a port"), "{fault}");
     let set = "server.listen=127.0.0.1:1";
     assert_eq!(listens(&[set], "http"), Ok(("127.0.0.1:1".to_owned(), false)));
     let set = "tls.listen=127.0.0.1:1";

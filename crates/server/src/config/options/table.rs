@@ -3,6 +3,7 @@ use regatta_arch::{
     conn::clients::CONNECTIONS_LIMIT_MAX,
     options::{Kind, OptionSpec},
 };
+use regatta_origin::SERVER_NAME;
 
 const HOUR_MS: u64 = 3_600_000;
 pub(super) const DAY_MS: u64 = 24 * HOUR_MS;
@@ -60,8 +61,8 @@ pub static OPTIONS: &[OptionSpec] = &[
          made at start and removed at the end; a file without a listener is replaced. A socket \
          that the service manager gives (LISTEN_FDS) is used for the same address or path; if \
          this option is not set, all that are given are. If no address is configured or given, \
-         0.0.0.0 with the port in the variable PORT of the environment is used. Who connects to it has no address: logs \
-         say `unix:`, and no limit on one client holds for it.",
+         0.0.0.0 with the port in the variable PORT of the environment is used. Who connects to a \
+         Unix socket has no address: logs say `unix:`, and no limit on one client holds for it.",
     ),
     option(
         "server.socket_mode",
@@ -150,6 +151,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         "",
         "A file that holds the process ID of the master; removed at exit.",
         "An existing file is replaced, but not a link, nor the file of a server that is running.",
+    ),
+    option(
+        "server.name",
+        Kind::Text,
+        SERVER_NAME,
+        "The value of the field Server in responses; none leaves the field out.",
+        "Any text of visible ASCII characters and spaces, of at most 64 bytes.",
     ),
     option(
         "limits.head_bytes_max",
@@ -344,6 +352,16 @@ pub static OPTIONS: &[OptionSpec] = &[
          if the request is for a page (Sec-Fetch-Dest: document, or Accept with text/html; not \
          the */* of curl), and never for a missing asset, that is, for a path whose last segment \
          has an extension other than .html.",
+    ),
+    option(
+        "content.fallback_for",
+        Kind::Choice(&["documents", "paths-without-extension"]),
+        "documents",
+        "Which requests the fallback answers: navigations, or all without a suffix in the path.",
+        "Browsers say in Sec-Fetch-Dest, or in Accept, that they want a document. Programs such as \
+         curl and the makers of link previews do not: for them, too, paths-without-extension \
+         sends the fallback. A path whose last part has a suffix other than .html is 404 either \
+         way. `regatta explain` says why the fallback was skipped.",
     ),
     option(
         "content.not_found",

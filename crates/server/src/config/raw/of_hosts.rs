@@ -14,7 +14,7 @@ use std::{
 
 /// Tables whose rows hold for each host without its own. Redirects do not: they name the paths of
 /// one site.
-const INHERITED: [&str; 3] = ["headers", "cors", "auth"];
+const INHERITED: [&str; 4] = ["headers", "responses", "cors", "auth"];
 
 /// First of the characters that stand for bytes of a path that are no text. They are for private
 /// use: no alphabet has them.
@@ -145,6 +145,11 @@ impl Said {
     /// Directory that is served.
     pub(crate) fn root(&self) -> PathBuf {
         path_of(self.settings.text(ROOT[1]))
+    }
+
+    /// True if it serves files. A host without a root has only redirects and responses.
+    pub(crate) fn has_root(&self) -> bool {
+        !self.settings.text(ROOT[1]).is_empty()
     }
 
     /// True for a problem in a file with rules at the root.

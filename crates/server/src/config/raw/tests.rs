@@ -1,7 +1,7 @@
 //! Tests that each fault is reported at its place, and that printed configurations read back. The
 //! first functions read configurations for tests of other modules as well.
 use super::*;
-use crate::config::environment::{comments, tests::environment};
+use crate::config::environment::tests::environment;
 
 fn arguments(sets: &[&str]) -> Arguments {
     Arguments { flags: Vec::new(), sets: sets.iter().map(|set| (*set).to_owned()).collect() }
@@ -190,7 +190,7 @@ to = \"https://${HOST}/\"
     assert!(said.settings.flag("content.clean_urls"));
     assert_eq!(said.settings.text("log.error"), "${PORT}", "a shell has replaced those");
     assert_eq!(said.rows("redirects")[0].settings.text("redirects.to"), "https://h/");
-    let comments = comments(&said.variables);
+    let comments = said.print_variables();
     let expected = "# from the environment: ROOT (not set: its default) in server.root, r:2:8\n\
                     # from the environment: PORT in server.listen, r:3:10\n";
     assert!(comments.starts_with(expected), "{comments}");

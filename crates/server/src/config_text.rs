@@ -1,5 +1,4 @@
 //! Configuration files as they are read from the disk: one, or those of a directory.
-use crate::config::raw::{FILE_BYTES_MAX, FileText};
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsStr,
@@ -8,6 +7,9 @@ use std::{
     io::{self, Read},
     path::{Path, PathBuf},
 };
+
+/// Limit of a configuration file, or of the files of a directory together, bytes.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Limit of the files of a directory.
 const FILES_MAX: usize = 256;
@@ -47,13 +49,11 @@ impl ConfigText {
         files.map(Self::Directory)
     }
 
-    /// Texts of all files, in their order. `path` names the file if there is one.
-    pub(crate) fn files<'t>(&'t self, path: &'t str) -> Vec<FileText<'t>> {
+    /// Names and texts of all files, in their order. `path` names the file if there is one.
+    pub(crate) fn files<'t>(&'t self, path: &'t str) -> Vec<(&'t str, &'t str)> {
         match self {
-            Self::File(text) => vec![FileText { name: path, text }],
-            Self::Directory(files) => {
-                files.iter().map(|(name, text)| FileText { name, text }).collect()
-            }
+            Self::File(text) => vec![(path, text)],
+            Self::Directory(files) => files.iter().map(|(name, text)| (&**name, &**text)).collect(),
         }
     }
 }
@@ -127,7 +127,7 @@ mod tests {
         }
         let path = folder.join("");
         let read = ConfigText::read(&path).unwrap();
-        let found: Vec<_> = read.files("").iter().map(|file| (file.name, file.text)).collect();
+        let found = read.files("");
         let names = ["10-a.toml", "20-b.toml", "9.toml"];
         let names = names.map(|name| folder.join(name).display().to_string());
         let expected = [(&*names[0], "a"), (&*names[1], "b"), (&*names[2], "9")];
@@ -146,7 +146,7 @@ mod tests {
         // Earlier builds hand over a text.
         assert_eq!(serde_json::to_string(&read).unwrap(), "\"[server]\\n\"");
         let files = read.files("given");
-        assert_eq!((files[0].name, files.len()), ("given", 1));
+        assert_eq!(files, [("given", "[server]\n")]);
     }
 
     #[test]
