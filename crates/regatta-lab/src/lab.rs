@@ -9,7 +9,10 @@ use regatta_lab_core::{
 };
 use regatta_server::{
     Failure, Sources,
-    config::raw::{Arguments, Problem, read},
+    config::{
+        environment::Environment,
+        raw::{Arguments, Problem, read},
+    },
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::{
@@ -178,7 +181,8 @@ const RULES: experiment::Rules = experiment::Rules { fault: option_fault, refuse
 
 fn option_fault(key: &str, value: &str) -> Option<String> {
     let sets = vec![format!("{key}={value}")];
-    let (_, problems) = read(None, &Arguments { flags: Vec::new(), sets });
+    let arguments = Arguments { flags: Vec::new(), sets };
+    let (_, problems) = read(&[], &arguments, &Environment::default());
     let said = problems.first().map(said)?;
     // The experiment's reader names the key itself.
     Some(said.strip_prefix(&format!("{key}: ")).map_or(said.clone(), str::to_owned))
