@@ -134,13 +134,13 @@ fn make_missing(run: &mut Run, options: &Options<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a directory that servers cannot reach once they are `nobody`: no trial would count.
+/// Refuses a directory that servers without privileges cannot reach: no trial would count.
 fn all_may_search(directory: &Path) -> Result<(), String> {
     for place in directory.ancestors() {
         let mode = fs::metadata(place).at(place)?.permissions().mode();
         if mode & 0o001 == 0 {
             return Err(format!(
-                "{}: servers run as nobody, who may not search {}; hint: --out with a directory \
+                "{}: servers run without privileges, and others may not search {}; hint: --out with a directory \
                  below /var/tmp, or chmod o+x {}",
                 directory.display(),
                 place.display(),
@@ -418,7 +418,7 @@ mod tests {
 
     /// Each trial failed with the server's message, and the run took its full time.
     #[test]
-    fn a_directory_that_nobody_may_search_is_refused_before_the_first_trial() {
+    fn a_directory_that_others_may_not_search_is_refused_before_the_first_trial() {
         let place = Folder::new("lab-test");
         let inner = place.join("inner");
         fs::create_dir(&inner).unwrap();
