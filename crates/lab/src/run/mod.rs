@@ -140,8 +140,8 @@ fn all_may_search(directory: &Path) -> Result<(), String> {
         let mode = fs::metadata(place).at(place)?.permissions().mode();
         if mode & 0o001 == 0 {
             return Err(format!(
-                "{}: servers run without privileges, and others may not search {}; hint: --out with a directory \
-                 below /var/tmp, or chmod o+x {}",
+                "{}: servers run without privileges, and others may not search {}; hint: --out \
+                 with a directory below /var/tmp, or chmod o+x {}",
                 directory.display(),
                 place.display(),
                 place.display()
