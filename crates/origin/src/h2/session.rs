@@ -11,7 +11,10 @@ mod tests;
 use crate::{
     Cx, Peer, Protocol, Refusal, Reply, Step, Supply,
     body_files::HeldFiles,
-    h2::budget::{Budget, Glitch},
+    h2::{
+        budget::{Budget, Glitch},
+        pace::{Pace, SmallWork},
+    },
     multi::{Slot, Streams},
     ongoing::Ongoing,
 };
@@ -78,6 +81,7 @@ pub struct Session<F> {
     /// Buffer for the next part of a body in a file, if that can be read.
     spare: Option<Vec<u8>>,
     budget: Budget,
+    pace: Pace,
     /// Number of the worker's streams that wait for the disk.
     exchanges: Arc<AtomicU32>,
     /// Open files of bodies, which the worker counts.
@@ -181,6 +185,8 @@ enum Timer {
     Peer,
     /// The server is going away.
     Drain,
+    /// Small work waits for its next period.
+    Pace,
     /// The end.
     End,
 }
@@ -196,6 +202,7 @@ impl Timer {
         Self::Window,
         Self::Drain,
         Self::Idle,
+        Self::Pace,
         Self::End,
     ];
 }
@@ -250,6 +257,7 @@ impl<F: File> Session<F> {
             late: Vec::new(),
             spare: None,
             budget: Budget::default(),
+            pace: Pace::default(),
             exchanges: Arc::clone(&cx.scratch.exchanges),
             files: HeldFiles::new(&cx.scratch.files),
             timers,
@@ -410,10 +418,12 @@ impl<F: File> Protocol<F> for Session<F> {
     }
 
     fn held_up(&mut self, ms: u64) {
-        // The announced end is not the peer's deadline. A driver that sends when a deadline has
-        // passed moves all of them by a whole window, and the last `GOAWAY` would come too late.
+        // The announced end is not the peer's deadline, nor is the end of a period. A driver that
+        // sends when a deadline has passed moves all of them by a whole window, and the last
+        // `GOAWAY` would come too late.
         for timer in Timer::ALL {
-            if timer != Timer::Drain && self.timer(timer) != Tick::NEVER {
+            let is_ours = matches!(timer, Timer::Drain | Timer::Pace);
+            if !is_ours && self.timer(timer) != Tick::NEVER {
                 self.set_timer(timer, self.timer(timer).after(ms));
             }
         }
@@ -494,7 +504,8 @@ impl<F: File> Protocol<F> for Session<F> {
         assert!(self.streams.unsent() <= self.window || is_over, "the client permits what is read");
         assert!(self.late.len() <= LATE_STREAMS_MAX);
         assert_eq!(self.files.own(), self.streams.open_files(), "open files are counted");
-        assert!(!self.flags.has_backlog || sends || is_over, "frames wait for a `Send` alone");
+        let waits = sends || self.waits_for_pace();
+        assert!(!self.flags.has_backlog || waits || is_over, "frames wait for a `Send` or time");
         if is_over || self.is_idle() {
             let is_bare = self.spare.is_none() && self.control.is_empty() && self.ends.is_empty();
             assert!(is_bare && self.out.is_empty(), "an idle or closed connection has no buffers");
@@ -517,8 +528,14 @@ impl<F: File> Session<F> {
         cx: &Cx<'_, F>,
     ) -> Result<(), ErrorCode> {
         cx.tally.add(Counter::Http2Glitches, u64::from(glitch.is_odd()));
+        self.pace.spend(SmallWork::Frame, times, self.now);
         let has_points = self.budget.spend(glitch, times, self.now);
         if has_points { Ok(()) } else { Err(ErrorCode::ENHANCE_YOUR_CALM) }
+    }
+
+    /// True if small work waits for its next period.
+    fn waits_for_pace(&self) -> bool {
+        self.pace.waits_until(self.now).is_some()
     }
 
     /// Bytes of bodies that the client permits for the connection, less those that have been read.
