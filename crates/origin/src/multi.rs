@@ -27,7 +27,7 @@ pub(crate) use self::{
 
 use self::{file::BodyFile, schedule::Schedule};
 use crate::ongoing::Ongoing;
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::{fmt, mem};
 use regatta_http::{h2::ContentTally, priority::Priority};
 use regatta_op::{DISK_OPS_MAX, Op, Outbox, Segment, Tick, Ticket};
@@ -46,7 +46,7 @@ pub(crate) struct Stream<F> {
     /// stays in it until its bytes are in frames.
     out: Outbox<()>,
     /// The file of the ranges in `out`.
-    file: Option<Box<BodyFile<F>>>,
+    file: BodyFile<F>,
     /// Bytes of the head in `out`, which no window limits.
     head_bytes: u32,
     /// Bytes of the body that the client permits; below 0 if it has lowered its limit since.
@@ -70,6 +70,8 @@ pub(crate) struct Stream<F> {
     loaded_at: u32,
     pub(crate) status: u16,
     stage: Stage,
+    /// Number of times that the file could not be opened again.
+    reopen_tries: u8,
     /// True if the request has ended.
     pub(crate) is_ended: bool,
     /// True if no more of the request's content is wanted: it is too long, or is withheld.
@@ -78,8 +80,8 @@ pub(crate) struct Stream<F> {
     pub(crate) is_counted: bool,
 }
 
-// Memory of an open stream, without its exchange.
-const _: () = assert!(size_of::<Stream<u64>>() <= 192);
+// Memory of an open stream, without its exchange. In the server, an open file is a pointer.
+const _: () = assert!(size_of::<Stream<Arc<u64>>>() <= 192);
 
 /// Progress of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +154,7 @@ impl<F> Stream<F> {
             id,
             ongoing: None,
             out: Outbox::new(Vec::new()),
-            file: None,
+            file: BodyFile::NONE,
             head_bytes: 0,
             window,
             framed: 0,
@@ -165,6 +167,7 @@ impl<F> Stream<F> {
             loaded_at: 0,
             status: 0,
             stage: Stage::Decides,
+            reopen_tries: 0,
             is_ended: false,
             is_enough: false,
             is_counted: false,
@@ -241,7 +244,7 @@ impl<F> Stream<F> {
 
     /// Takes the buffer of the response's head, and drops the rest of the response.
     pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
-        (self.head_bytes, self.file) = (0, None);
+        (self.head_bytes, self.file) = (0, BodyFile::NONE);
         mem::take(&mut self.out).into_buffer()
     }
 
@@ -592,7 +595,7 @@ impl<F> Streams<F> {
         stream.head_bytes = u32::try_from(head_bytes).expect("heads are short");
         let (ranges, file) = out.split_file();
         stream.out = ranges;
-        stream.file = file.map(|file| Box::new(BodyFile::new(file)));
+        stream.file = BodyFile::new(file);
         self.enter(at, Stage::Sends, Tick::NEVER);
     }
 
@@ -771,9 +774,7 @@ impl<F> Streams<F> {
             _ => true,
         };
         let moves = sends && !is_free && has_window;
-        let file = stream.file.as_deref();
-        let holds = file.is_some_and(|file| file.open().is_some());
-        let can_close = file.is_some_and(BodyFile::can_close);
+        let (holds, can_close) = (stream.file.open().is_some(), stream.file.can_close());
         let reopens = matches!(stream.stage, Stage::Reopens(_) | Stage::Retries);
         self.holding.set(at, holds);
         self.closable.set(at, can_close);

@@ -503,15 +503,21 @@ fn write_line(lines: &mut Vec<u8>, kind: FieldKind, value: &[u8]) {
 /// Comparison of a request's content with its `Content-Length` (RFC 9113 §8.1.1).
 #[derive(Clone, Copy, Debug)]
 pub struct ContentTally {
-    /// Bytes that are still to come; `None`: any number.
-    rest: Option<u64>,
+    /// Bytes that are still to come, or [`Self::ANY`].
+    rest: u64,
 }
 
 impl ContentTally {
+    /// The request announces no length, or more than any content has.
+    const ANY: u64 = u64::MAX;
+
     /// No content yet, of a request with this `Content-Length`.
     #[must_use]
     pub const fn new(content_length: Option<u64>) -> Self {
-        Self { rest: content_length }
+        match content_length {
+            Some(rest) => Self { rest },
+            None => Self { rest: Self::ANY },
+        }
     }
 
     /// Takes the content of a DATA frame, without its padding.
@@ -519,8 +525,8 @@ impl ContentTally {
     /// # Errors
     /// The content is longer than its announced length: the request is malformed.
     pub fn take(&mut self, bytes: u64) -> Result<(), MalformedHead> {
-        if let Some(rest) = &mut self.rest {
-            *rest = rest.checked_sub(bytes).ok_or(MalformedHead::ContentLength)?;
+        if self.rest != Self::ANY {
+            self.rest = self.rest.checked_sub(bytes).ok_or(MalformedHead::ContentLength)?;
         }
         Ok(())
     }
@@ -531,8 +537,8 @@ impl ContentTally {
     /// The content is shorter than its announced length: the request is malformed.
     pub const fn finish(self) -> Result<(), MalformedHead> {
         match self.rest {
-            None | Some(0) => Ok(()),
-            Some(_) => Err(MalformedHead::ContentLength),
+            Self::ANY | 0 => Ok(()),
+            _ => Err(MalformedHead::ContentLength),
         }
     }
 }

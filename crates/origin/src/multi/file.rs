@@ -3,43 +3,62 @@
 //! A stream that waits for its client can close the file of its body, if it knows the name. When a
 //! part of the body can be read, the file is opened again, and must be the same one.
 use super::{Slot, Slots, Stage, Streams};
-use alloc::boxed::Box;
+use alloc::{boxed::Box, sync::Arc};
+use core::hash::{Hash as _, Hasher as _};
 use regatta_op::{Codings, File, FileId, Op, OpenFault, OpenReq, Opened, Segment, Tick};
+use siphasher::sip::SipHasher24;
 
 /// Most tries to open a file again, ten seconds in all.
 const TRIES_MAX: u8 = 200;
 
-/// The file that a body is read from.
+/// The file that a body is read from, if any. It is open, or has a name, or both.
 pub(super) struct BodyFile<F> {
-    state: FileState<F>,
+    open: Option<F>,
     /// The name by which it is opened again; `None`: it stays open.
-    name: Option<Box<[u8]>>,
-    /// Number of times that it could not be opened again.
-    tries: u8,
+    name: Option<Arc<BodyName>>,
 }
 
-enum FileState<F> {
-    Open(F),
-    /// Closed; the identity that it had.
-    Closed(Box<FileId>),
+/// Name of a file, and the content that it had. Streams of a connection with the same file share
+/// it.
+#[derive(PartialEq, Eq)]
+struct BodyName {
+    /// Hash of the file's [`FileId`]. Two of them have the same one with a probability of 2⁻⁶⁴.
+    content: u64,
+    path: Box<[u8]>,
+}
+
+impl BodyName {
+    fn is_of(&self, id: FileId) -> bool {
+        self.content == hash(id)
+    }
+}
+
+fn hash(id: FileId) -> u64 {
+    let mut hasher = SipHasher24::new();
+    id.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl<F> BodyFile<F> {
-    pub(super) const fn new(file: F) -> Self {
-        Self { state: FileState::Open(file), name: None, tries: 0 }
+    pub(super) const NONE: Self = Self { open: None, name: None };
+
+    pub(super) const fn new(open: Option<F>) -> Self {
+        Self { open, name: None }
     }
 
     /// The file, if it is open.
     pub(super) const fn open(&self) -> Option<&F> {
-        match &self.state {
-            FileState::Open(file) => Some(file),
-            FileState::Closed(_) => None,
-        }
+        self.open.as_ref()
+    }
+
+    /// True if there is a file, which may be closed now.
+    pub(super) const fn exists(&self) -> bool {
+        self.open.is_some() || self.name.is_some()
     }
 
     /// True if it is open, and can be closed for a while.
     pub(super) const fn can_close(&self) -> bool {
-        self.open().is_some() && self.name.is_some()
+        self.open.is_some() && self.name.is_some()
     }
 }
 
@@ -60,20 +79,12 @@ impl<F> Streams<F> {
         self.holding.len()
     }
 
-    /// Names the file of a body, so that it can be closed while the stream waits.
-    pub(crate) fn name_file(&mut self, at: Slot, name: Box<[u8]>) {
-        if let Some(file) = &mut self.get_mut(at).file {
-            file.name = Some(name);
-        }
-        self.update(at);
-    }
-
     /// Drops the file of a body whose last range is in frames.
     pub(super) fn drop_used_file(&mut self, at: Slot) {
         let stream = self.get_mut(at);
         let is_range = |segment: &Segment<()>| matches!(segment, Segment::File { .. });
-        if stream.file.is_some() && !stream.out.segments().any(is_range) {
-            stream.file = None;
+        if stream.file.exists() && !stream.out.segments().any(is_range) {
+            stream.file = BodyFile::NONE;
         }
     }
 
@@ -87,10 +98,10 @@ impl<F> Streams<F> {
 
     /// Opens the file of a body again. It must be done at `until`.
     pub(super) fn reopen(&mut self, at: Slot, free: u8, until: Tick) -> Option<Op<F>> {
-        let name = self.get(at).file.as_ref()?.name.clone()?;
+        let path = self.get(at).file.name.as_ref()?.path.clone();
         let ticket = self.assign(free, at);
         self.enter(at, Stage::Reopens(free), until);
-        Some(Op::Open(ticket, OpenReq { path: name, siblings: Codings::NONE }))
+        Some(Op::Open(ticket, OpenReq { path, siblings: Codings::NONE }))
     }
 
     /// The file of a body could not be opened again: it is tried at this time.
@@ -105,6 +116,16 @@ impl<F> Streams<F> {
 }
 
 impl<F: File> Streams<F> {
+    /// Names the file of a body, so that it can be closed while the stream waits.
+    pub(crate) fn name_file(&mut self, at: Slot, path: Box<[u8]>) {
+        let Some(open) = self.get(at).file.open() else { return };
+        let name = BodyName { content: hash(open.id()), path };
+        let mut known = self.in_use().places().filter_map(|at| self.get(at).file.name.as_ref());
+        let known = known.find(|known| ***known == name).map(Arc::clone);
+        self.get_mut(at).file.name = Some(known.unwrap_or_else(|| Arc::new(name)));
+        self.update(at);
+    }
+
     /// Closes at most `excess` files of streams that wait. Returns the number of those closed.
     ///
     /// One file stays open, of a stream that may continue if there is one. With `is_short`, it
@@ -137,32 +158,76 @@ impl<F: File> Streams<F> {
     }
 
     fn close_file(&mut self, at: Slot) {
-        if let Some(file) = &mut self.get_mut(at).file
-            && let FileState::Open(open) = &file.state
-        {
-            file.state = FileState::Closed(Box::new(open.id()));
-        }
+        let file = &mut self.get_mut(at).file;
+        debug_assert!(file.can_close(), "a closed file has a name");
+        file.open = None;
         self.update(at);
     }
 
     /// The file of a body has been opened again, or could not be.
     pub(crate) fn reopened(&mut self, at: Slot, found: Result<Opened<F>, OpenFault>) -> Reopening {
-        let Some(file) = &mut self.get_mut(at).file else { return Reopening::Changed };
-        let FileState::Closed(id) = &file.state else { return Reopening::Changed };
+        let stream = self.get_mut(at);
+        let Some(name) = &stream.file.name else { return Reopening::Changed };
         match found {
-            Ok(Opened::File { file: open, .. }) if open.id() == **id => {
-                (file.state, file.tries) = (FileState::Open(open), 0);
+            Ok(Opened::File { file: open, .. }) if name.is_of(open.id()) => {
+                (stream.file.open, stream.reopen_tries) = (Some(open), 0);
                 (self.recent, self.is_fresh) = (Some(at), true);
                 self.enter(at, Stage::Sends, Tick::NEVER);
                 Reopening::Done
             }
             Err(fault @ (OpenFault::Exhausted | OpenFault::Busy | OpenFault::RootReplaced))
-                if file.tries < TRIES_MAX =>
+                if stream.reopen_tries < TRIES_MAX =>
             {
-                file.tries += 1;
+                stream.reopen_tries += 1;
                 Reopening::Later(fault)
             }
             Ok(_) | Err(_) => Reopening::Changed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use regatta_http::priority::Priority;
+    use regatta_op::Outbox;
+
+    struct Numbered(u64);
+
+    impl Clone for Numbered {
+        fn clone(&self) -> Self {
+            Self(self.0)
+        }
+    }
+
+    impl File for Numbered {
+        fn id(&self) -> FileId {
+            FileId { inode: self.0, ..FileId::default() }
+        }
+    }
+
+    /// A hundred stalled streams of one file would keep its name a hundred times.
+    #[test]
+    fn streams_of_one_file_share_its_name() {
+        let mut streams = Streams::new(9);
+        let rows = [(1, 7, "a.bin"), (3, 7, "a.bin"), (5, 8, "a.bin"), (7, 7, "b.bin")];
+        let places = rows.map(|(id, number, path)| {
+            let at = streams.open(id, Priority::default(), 0).expect("there is room");
+            let mut out = Outbox::new(Vec::new());
+            out.push(Segment::File { file: Numbered(number), at: 0, len: 9 });
+            streams.send(at, out, 0);
+            streams.name_file(at, path.as_bytes().into());
+            streams.check_invariants();
+            at
+        });
+        let shares = |streams: &Streams<Numbered>, at: Slot| {
+            Arc::strong_count(streams.get(at).file.name.as_ref().expect("it has a name"))
+        };
+        assert_eq!(places.map(|at| shares(&streams, at)), [2, 2, 1, 1]);
+        assert_eq!(streams.close_files(9, 0, true), 4);
+        assert_eq!(places.map(|at| shares(&streams, at)), [2, 2, 1, 1]);
+        drop(streams.close(places[0]));
+        assert_eq!(shares(&streams, places[1]), 1);
     }
 }

@@ -1,5 +1,5 @@
 //! Facts about the streams of a connection that hold between calls.
-use super::{BodyFile, Slot, Stage, Streams, load::LOADED_BYTES_MAX};
+use super::{Slot, Stage, Streams, load::LOADED_BYTES_MAX};
 use regatta_op::{DISK_OPS_MAX, Segment, Tick};
 
 impl<F> Streams<F> {
@@ -45,11 +45,10 @@ impl<F> Streams<F> {
         let stream = self.get(at);
         let is_range = |segment: &Segment<()>| matches!(segment, Segment::File { .. });
         let has_range = stream.out.segments().any(is_range);
-        assert_eq!(stream.file.is_some(), has_range, "a file is kept for its ranges: {stream:?}");
-        let file = stream.file.as_deref();
-        let is_open = file.is_some_and(|file| file.open().is_some());
+        assert_eq!(stream.file.exists(), has_range, "a file is kept for its ranges: {stream:?}");
+        let is_open = stream.file.open().is_some();
         assert_eq!(self.holding.contains(at), is_open, "{stream:?}");
-        assert_eq!(self.closable.contains(at), file.is_some_and(BodyFile::can_close));
+        assert_eq!(self.closable.contains(at), stream.file.can_close());
         let reopens = matches!(stream.stage, Stage::Reopens(_) | Stage::Retries);
         assert_eq!(self.reopening.contains(at), reopens, "{stream:?}");
         assert!(!(reopens && is_open), "an open file is not opened again: {stream:?}");

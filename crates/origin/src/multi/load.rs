@@ -105,7 +105,7 @@ impl<F> Streams<F> {
         let Some(Segment::File { at: start, .. }) = stream.out.segments().next() else {
             return None;
         };
-        let Some(file) = stream.file.as_ref()?.open().cloned() else {
+        let Some(file) = stream.file.open().cloned() else {
             return self.reopen(at, free, until);
         };
         let req = ReadReq { file, at: *start, len: bytes, buffer: buffer.take()? };
