@@ -92,6 +92,24 @@ fn media_type(path: &[u8], site: &Site) -> &'static str {
     site.media_types.media_type(path).unwrap_or("application/octet-stream")
 }
 
+/// True for types of text, with or without a charset.
+pub(crate) fn is_textual(path: &[u8], site: &Site) -> bool {
+    const TEXTS: [&str; 7] = [
+        "application/javascript",
+        "application/json",
+        "application/toml",
+        "application/wasm",
+        "application/x-ndjson",
+        "application/xml",
+        "application/yaml",
+    ];
+    let of_text = |known: &str| {
+        let endings = ["+json", "+xml"].iter().any(|ending| known.ends_with(ending));
+        known.starts_with("text/") || endings || TEXTS.contains(&known)
+    };
+    of_text(media_type(path, site))
+}
+
 fn is_page(media_type: &str) -> bool {
     matches!(media_type, "text/html" | "application/xhtml+xml")
 }

@@ -2,7 +2,13 @@
 pub(crate) mod heads;
 
 use self::heads::{Heads, Whole};
-use crate::{ErrorPage, Site, auth, content, fields::Amendment, validator};
+use crate::{
+    ErrorPage, Forms, Site, auth,
+    compression::{forbids, is_compressible},
+    content,
+    fields::Amendment,
+    validator,
+};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use once_cell::race::OnceBox;
 use regatta_http::{
@@ -24,10 +30,23 @@ pub struct Representation<F> {
     identity: Coded<F>,
     siblings: [Option<Box<Coded<F>>>; 3],
     facts: Facts,
+    /// Whether its siblings are forms that the server makes.
+    made: Made,
     /// True if a file changed so shortly before the open that a second change may not show.
     young: bool,
     /// The second in which [`Self::redate`] was called last.
     redated: u64,
+}
+
+/// State of the forms that the server makes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    /// None are made: it has siblings on disk, or is not compressed.
+    Never,
+    /// None are there yet.
+    Lacking,
+    /// Its siblings are such forms; those that are not smaller than the file are absent.
+    Done,
 }
 
 /// A content coding of a file, or the file unchanged.
@@ -146,17 +165,64 @@ impl<F: File> Representation<F> {
         now: Now,
         asked_unix: u64,
     ) -> Self {
-        let facts = Facts::new(path, siblings.iter().any(Option::is_some), site);
+        let has_siblings = siblings.iter().any(Option::is_some);
+        let mut facts = Facts::new(path, has_siblings, site);
+        let made = match !has_siblings
+            && is_compressible(path, file.id().len, site)
+            && facts.coded_as.is_empty()
+            && !forbids(&facts.cache_control)
+        {
+            true => Made::Lacking,
+            false => Made::Never,
+        };
+        // From the first response on, so that no cache sends one form to all.
+        facts.varies |= made == Made::Lacking;
         let mut codings = Coding::ALL.into_iter();
         let siblings = siblings.map(|sibling| {
             let coding = codings.next();
             sibling.map(|file| Box::new(Coded::new(file, coding, site, asked_unix, now)))
         });
         let identity = Coded::new(file, None, site, asked_unix, now);
-        let mut all = Self { identity, siblings, facts, young: false, redated: 0 };
+        let mut all = Self { identity, siblings, facts, made, young: false, redated: 0 };
         let young = all.all().any(|coded| is_young(&coded.id, asked_unix));
         all.young = young;
         all
+    }
+
+    /// True if compressed forms would be sent, and it has none yet. False while it is young: its
+    /// bytes might change without its facts.
+    pub(crate) fn lacks_forms(&self) -> bool {
+        self.made == Made::Lacking && !self.young
+    }
+
+    /// True if it is compressed at its first use, or has been.
+    pub(crate) fn is_compressed_at_use(&self) -> bool {
+        self.made != Made::Never
+    }
+
+    /// Adds forms that were made of the bytes of the file that has these facts.
+    pub(crate) fn add_forms(&mut self, forms: Forms, site: &Site) {
+        for (coding, bytes) in Coding::ALL.into_iter().zip(forms) {
+            let Some(bytes) = bytes else { continue };
+            let Coded { id, modified_secs, .. } = self.identity;
+            let etag = validator::etag_of_form(&id, coding, site.content.etag);
+            let id = FileId { len: bytes.len() as u64, ..id };
+            let body = Body::Memory(Whole::new(bytes));
+            let coded = Coded::assemble(id, Some(coding), modified_secs, body, etag);
+            self.siblings[coding as usize] = Some(Box::new(coded));
+        }
+        self.made = Made::Done;
+    }
+
+    /// True if its siblings are forms that the server made.
+    #[inline]
+    pub(crate) fn has_forms(&self) -> bool {
+        self.made == Made::Done
+    }
+
+    /// The sibling on disk in a coding, if it had one.
+    pub(crate) fn on_disk(&self, coding: Option<Coding>) -> Option<&Coded<F>> {
+        self.coded(coding).filter(|coded| coded.coding.is_none() || !self.has_forms())
     }
 
     /// The file as it is.
@@ -201,14 +267,17 @@ impl<F: File> Representation<F> {
         };
         !self.young
             && same(Some(&self.identity), Some(file))
-            && self.siblings.iter().zip(siblings).all(|(a, b)| same(a.as_deref(), b.as_ref()))
+            && Coding::ALL
+                .into_iter()
+                .zip(siblings)
+                .all(|(coding, file)| same(self.on_disk(Some(coding)), file.as_ref()))
     }
 
     /// True if these have the same facts of the same files, wherever their bodies are.
     pub(crate) fn tells_of(&self, other: &Self) -> bool {
         let ids = |file: &Self| {
             [None, Some(Coding::Brotli), Some(Coding::Zstd), Some(Coding::Gzip)]
-                .map(|coding| file.coded(coding).map(|coded| coded.id))
+                .map(|coding| file.on_disk(coding).map(|coded| coded.id))
         };
         self.young == other.young && ids(self) == ids(other)
     }
@@ -280,7 +349,8 @@ impl<F: File> Representation<F> {
         facts: Facts,
         young: bool,
     ) -> Self {
-        Self { identity, siblings, facts, young, redated: 0 }
+        // A cache of several processes has no forms.
+        Self { identity, siblings, facts, made: Made::Never, young, redated: 0 }
     }
 
     /// For [`crate::pack`].

@@ -579,12 +579,16 @@ impl<F: File> Exchange<F> {
         match found {
             Ok(Opened::File { file, siblings }) => {
                 let siblings = worthwhile(&file, siblings);
-                if let Some(stale) = stale.filter(|stale| stale.is_same(&file, &siblings)) {
-                    return Entry::File(stale);
-                }
-                let requested_at = self.requested_at.unix;
-                let file = Representation::new(name, file, siblings, cx.site, now, requested_at);
-                Entry::File(Arc::new(file))
+                let open = cx.scratch.compressor.is_some().then(|| file.clone());
+                let found = match stale.filter(|stale| stale.is_same(&file, &siblings)) {
+                    Some(stale) => stale,
+                    None => {
+                        let asked = self.requested_at.unix;
+                        let site = cx.site;
+                        Arc::new(Representation::new(name, file, siblings, site, now, asked))
+                    }
+                };
+                Entry::File(with_forms(found, open.as_ref(), cx))
             }
             Ok(Opened::Directory) => Entry::Directory,
             Err(fault) => match stale {
@@ -616,6 +620,24 @@ impl<F: File> Exchange<F> {
             _ => unreachable!("a file is pending while it is read or looked at"),
         }
     }
+}
+
+/// The file with compressed forms, if it lacks them and they are ready. They are made otherwise.
+fn with_forms<F: File>(
+    mut file: Arc<Representation<F>>,
+    open: Option<&F>,
+    cx: &Cx<'_, F>,
+) -> Arc<Representation<F>> {
+    if !file.lacks_forms() {
+        return file;
+    }
+    let forms = cx.scratch.compressor.as_ref().zip(open).and_then(|(from, open)| from.forms(open));
+    if let Some(forms) = forms {
+        let mut own = Arc::try_unwrap(file).unwrap_or_else(|shared| (*shared).clone());
+        own.add_forms(forms, cx.site);
+        file = Arc::new(own);
+    }
+    file
 }
 
 fn will_fill<F: File>(

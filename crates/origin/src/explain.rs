@@ -409,6 +409,9 @@ impl<F: File> Explainer<'_, F> {
         let names: Vec<_> = names.map(Coding::name).collect();
         let names = if names.is_empty() { "none".into() } else { names.join(", ") };
         let chosen = reply.coding.map_or("identity", Coding::name);
+        if reply.file.is_compressed_at_use() {
+            self.say("codings", "compressed after the first use (content.compress)");
+        }
         let coded_as = &reply.file.facts().coded_as;
         if coded_as.is_empty() {
             self.say("codings", format!("precompressed {names}; chosen {chosen}"));

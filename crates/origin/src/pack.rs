@@ -41,7 +41,7 @@ impl<F: File> Representation<F> {
         out.push(u8::from(self.young()));
         let mut files = [const { None }; CODINGS];
         for (coding, file) in codings().zip(&mut files) {
-            match self.coded(coding) {
+            match self.on_disk(coding) {
                 None => out.push(ABSENT),
                 Some(coded) => *file = coded.pack(out),
             }

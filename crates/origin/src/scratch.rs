@@ -1,7 +1,7 @@
 //! Resources shared by the connections of one worker: buffers, the formatted date, boundaries.
 use crate::{
-    BodyFiles, READ_BYTES_MAX, ReleaseSource, input::Input, location::Room, ongoing::Ongoing,
-    releases::Releases,
+    BodyFiles, Compressor, READ_BYTES_MAX, ReleaseSource, input::Input, location::Room,
+    ongoing::Ongoing, releases::Releases,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::cell::{Cell, RefCell};
@@ -122,6 +122,8 @@ pub struct Scratch<F> {
     pub(crate) exchanges: Arc<AtomicU32>,
     /// Open files of streams of the process.
     pub(crate) files: Arc<BodyFiles>,
+    /// Source of compressed forms of files, if there is one.
+    pub(crate) compressor: Option<Arc<dyn Compressor<F>>>,
     /// Field sections of earlier requests.
     pub(crate) seen: RefCell<Seen>,
     second: Cell<u64>,
@@ -152,6 +154,7 @@ impl<F> Scratch<F> {
             blocks: RefCell::default(),
             exchanges: Arc::default(),
             files: Arc::default(),
+            compressor: None,
             seen: RefCell::default(),
             second: Cell::new(0),
             date: Cell::new(date::format(0)),
@@ -171,6 +174,12 @@ impl<F> Scratch<F> {
     #[must_use]
     pub fn counting(self, files: Arc<BodyFiles>) -> Self {
         Self { files, ..self }
+    }
+
+    /// Takes compressed forms of files from this source.
+    #[must_use]
+    pub fn compressing(self, compressor: Option<Arc<dyn Compressor<F>>>) -> Self {
+        Self { compressor, ..self }
     }
 
     /// Keeps at most 32 KiB from now on, not 2 MiB: the unit has one connection at a time.

@@ -342,6 +342,8 @@ pub struct ContentRules {
     pub not_found: Box<str>,
     /// Serve `name.br`, `name.zst`, `name.gz` for `name` to clients that accept them.
     pub precompressed: bool,
+    /// Send text files without siblings compressed, once that is done ([`crate::Compressor`]).
+    pub compress: bool,
     /// Send files whose names say how they are coded as what they hold: `x.js.br`, `x.svgz`.
     pub coded_names: bool,
     /// Facts of a file that its entity tag is made from.
@@ -372,6 +374,7 @@ impl Default for ContentRules {
             fallback_for_all: false,
             not_found: "404.html".into(),
             precompressed: true,
+            compress: false,
             coded_names: false,
             etag: TagFacts::MtimeSize,
             dotfiles: false,

@@ -43,6 +43,12 @@ pub(crate) fn etag(id: &FileId, coding: Option<Coding>, young: bool, facts: TagF
     tag.into_boxed_slice()
 }
 
+/// The tag of a form that the server makes. Versions of libraries make different bytes, so it is
+/// weak: no range of one form is put together with another's.
+pub(crate) fn etag_of_form(id: &FileId, coding: Coding, facts: TagFacts) -> Box<[u8]> {
+    [&b"W/"[..], &etag(id, Some(coding), false, facts)].concat().into()
+}
+
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.";
 
 fn nanoseconds(time: Modified) -> u64 {

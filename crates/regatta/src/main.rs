@@ -569,6 +569,7 @@ mod tests {
                 "root",
                 "listen",
                 "clean_urls",
+                "compress",
                 "listen",
                 "certificate",
                 "redirect",

@@ -165,6 +165,16 @@ pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
     Ok(kill_process(pid, signal.raw())?)
 }
 
+/// Has this thread run only while the others of the machine leave time, as far as the scheduler
+/// knows (setpriority(2)).
+///
+/// # Errors
+/// Refused.
+pub fn lower_priority() -> io::Result<()> {
+    const LEAST: i32 = 19;
+    Ok(rustix::process::setpriority_process(None, LEAST)?)
+}
+
 /// Makes this process the leader of a new group. The processes that it starts join it, and
 /// [`Child::kill_group`] ends all of them.
 ///

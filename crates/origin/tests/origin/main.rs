@@ -6,6 +6,7 @@ mod beginning;
 mod caching;
 mod changing;
 mod closing;
+mod compressing;
 mod describing;
 mod exchanging;
 mod explaining;

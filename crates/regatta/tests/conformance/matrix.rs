@@ -65,7 +65,7 @@ const ALWAYS: Set = cases! {
     negotiation: without_the_field weights nothing_acceptable malformed_weights_break_nothing
         field_in_two_lines only_the_siblings_that_exist siblings_that_are_no_files
         a_sibling_that_is_larger a_sibling_asked_for_by_name
-        a_file_that_is_coded_itself each_form_has_its_tag
+        a_file_that_is_coded_itself compressed_after_the_first_use each_form_has_its_tag
         ranges_of_a_coded_form head_of_a_coded_form siblings_are_a_setting;
     paths: decoded_once bad_escapes encoded_slashes dot_segments climbing_above_the_root
         disguised_climbs empty_segments queries_are_no_path files_are_no_folders long_paths;

@@ -155,6 +155,38 @@ pub(crate) fn a_file_that_is_coded_itself(variant: &Variant) {
     }
 }
 
+/// A text is sent as it is at first, and compressed soon. Ranges are of the file.
+pub(crate) fn compressed_after_the_first_use(variant: &Variant) {
+    let text = "all work and no play ".repeat(1_000);
+    let site = Site::with(&[("a.html", &*text), ("short.html", "short"), ("a.bin", &*text)]);
+    crate::site::age();
+    let sets = ["content.compress=true", "cache.revalidate_ms=50"];
+    let server = serve_root(variant, &site.root(), &sets);
+    let accept = [("Accept-Encoding", "gzip")];
+    let first = server.connect().ask("GET", "/a.html", &accept).expect(200).has(text.as_bytes());
+    assert_eq!(first.field("Content-Encoding"), None);
+    assert!(first.lists("Vary", "Accept-Encoding"), "{first:?}");
+    let ask = || server.connect().ask("GET", "/a.html", &accept).expect(200);
+    // A process that forks helpers has no thread, and shared descriptors stay with their loop.
+    let forks = variant.settings.contains(&"amped.helper_kind=processes");
+    if !(forks || variant.name.starts_with("flash_") || variant.name.starts_with("shared_")) {
+        let coded = comes_to(ask, |answer| answer.field("Content-Encoding") == Some("gzip"));
+        assert!(coded.body.starts_with(&[0x1f, 0x8b]) && coded.body.len() < text.len() / 10);
+        assert!(coded.must("ETag").starts_with("W/"), "{coded:?}");
+        assert!(coded.lists("Vary", "Accept-Encoding"), "{coded:?}");
+    }
+    server.connect().get("/a.html").expect(200).has(text.as_bytes());
+    let range = [("Accept-Encoding", "gzip"), ("Range", "bytes=0-2")];
+    let part = server.connect().ask("GET", "/a.html", &range).expect(206).has(b"all");
+    assert_eq!(part.field("Content-Encoding"), None);
+    site.put("a.html", "another text");
+    comes_to(ask, |answer| answer.body == b"another text");
+    for target in ["/short.html", "/a.bin"] {
+        let answer = server.connect().ask("GET", target, &accept).expect(200);
+        assert_eq!((answer.field("Content-Encoding"), answer.field("Vary")), (None, None));
+    }
+}
+
 pub(crate) fn each_form_has_its_tag(variant: &Variant) {
     let mut client = serve(variant).client();
     let forms = ["identity", "br", "zstd", "gzip"];

@@ -113,6 +113,7 @@ fn rules_of(settings: &Settings) -> ContentRules {
         fallback_for_all: settings.text("content.fallback_for") != "documents",
         not_found: file("content.not_found"),
         precompressed: settings.flag("content.precompressed"),
+        compress: settings.flag("content.compress"),
         coded_names: settings.flag("content.coded_names"),
         etag: match settings.text("content.etag") {
             "inode" => TagFacts::Inode,

@@ -1,5 +1,6 @@
 //! Options that were set, and have no effect under the chosen architecture or without others.
 use crate::{
+    compress,
     config::{
         options,
         raw::{Problem, Said},
@@ -20,6 +21,7 @@ const OF_CLIENTS: [&str; 2] = ["tls.client_ca", "tls.crl"];
 /// Options that only connections of HTTP/2 use.
 const OF_HTTP2: [&str; 4] =
     ["http2.streams_max", "http2.table_bytes", "http2.exchanges_max", "http2.unsent_bytes_max"];
+const COMPRESS: &str = "content.compress";
 const HTTP2: &str = "http2.enabled";
 const HTTP2_CLEAR: &str = "http2.clear";
 /// Limit of handshakes, and of PROXY headers.
@@ -29,10 +31,25 @@ const HANDSHAKE_MS_MAX: &str = "tls.handshake_ms_max";
 pub(super) fn warnings(said: &Said, architecture: &Architecture) -> Vec<Problem> {
     let given = options::all().filter(|spec| said.is_said(spec.key));
     let warn = |key| {
-        let unused = || lonely(said, key).or_else(|| without_http2(said, key));
+        let unused = || {
+            lonely(said, key)
+                .or_else(|| without_http2(said, key))
+                .or_else(|| without_threads(said, architecture, key))
+        };
         warning(said, architecture, key).or_else(unused)
     };
     given.filter_map(|spec| warn(spec.key)).collect()
+}
+
+/// Warns of compression at first use where workers cannot have the thread that compresses.
+fn without_threads(said: &Said, architecture: &Architecture, key: &str) -> Option<Problem> {
+    if key != COMPRESS || !said.settings.flag(COMPRESS) {
+        return None;
+    }
+    let obstacle = compress::obstacle(&said.settings, architecture.driver)?;
+    let message = format!("no effect with {obstacle}");
+    let found = said.problem(messages::OPTION_UNUSED, key, &message);
+    Some(found.hint("run `regatta precompress`, or choose another architecture"))
 }
 
 /// Warns of an option of HTTP/2 that no connection uses. One that is set to its default is as if
@@ -115,6 +132,23 @@ mod tests {
         let said = of_sets(&[&[&*chosen], sets].concat());
         let architecture = regatta_arch::find(architecture).expect("a name of the table");
         warnings(&said, architecture).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn compression_needs_a_thread() {
+        let set = "content.compress=true";
+        assert_eq!(warned("sped", &[set]), [""; 0]);
+        assert_eq!(warned("amped", &[set]), [""; 0]);
+        let warning = |with: &str| {
+            format!(
+                "--set content.compress=true: content.compress: no effect with {with}\n  hint: run \
+                 `regatta precompress`, or choose another architecture"
+            )
+        };
+        let helpers = warning("helpers that are processes");
+        assert_eq!(warned("flash-1999", &[set]), [&*helpers]);
+        assert_eq!(warned("amped", &["amped.helper_kind=processes", set]), [&*helpers]);
+        assert_eq!(warned("shared-symped", &[set]), [warning("event.share")]);
     }
 
     #[test]

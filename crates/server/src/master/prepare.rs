@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     Failure, WorkFault,
+    compress::{self, FirstUse},
     config::{allowance::listed, check::Config, raw::Problem, release::Wanted},
     findings::Handed,
     front::Front,
@@ -26,9 +27,9 @@ use regatta_arch::{
     Env, Units, layout::ListenPlace, options::Settings, releases::Releases, shared::SharedState,
 };
 use regatta_metrics::Arena;
-use regatta_origin::{BodyFiles, ListenerClass, Site};
+use regatta_origin::{BodyFiles, Compressor, ListenerClass, Site};
 use regatta_sys::{
-    Bell, OpenRules, clock,
+    Bell, OpenRules, StaticFile, clock,
     crew::NUMBERS_MAX,
     limits,
     process::{Exit, User, end, fork_worker, set_user},
@@ -88,8 +89,7 @@ pub(super) fn prepare(
 ) -> Result<Prepared, Failure> {
     let tries = matches!(purpose, Purpose::Try);
     let (handed, opened) = purpose.split();
-    let settings = config.settings().clone();
-    let workers = config.layout.shares.len();
+    let (settings, workers) = (config.settings().clone(), config.layout.shares.len());
     let (shared, arena) = counters(&config, generations, tries)
         .map_err(Failure::system("cannot make the shared counters"))?;
     let (bells, keeper) =
@@ -102,7 +102,8 @@ pub(super) fn prepare(
     }
     let (asked, sockets, addresses) = listen(&mut config, &found, generations, &errors, tries)?;
     let admin = Admin::new(&config, &errors, generations, tries)?;
-    let (opener, log_errors) = (Arc::clone(&access), errors.clone());
+    let (opener, log_errors, compressor) =
+        (Arc::clone(&access), errors.clone(), compressor(&config));
     let (wanted, builder, site) = sites(&mut config, &found, &addresses);
     let (hosts, build) = (wanted.len(), Arc::clone(&builder));
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
@@ -124,8 +125,8 @@ pub(super) fn prepare(
         site,
         links: Box::new(front.clone()),
         files: Arc::new(body_files(&settings, workers)),
-        // Made by the keeper.
-        shared: None,
+        compressor,
+        shared: None, // made by the keeper
         arena,
         bells,
         settings,
@@ -150,6 +151,17 @@ pub(super) fn prepare(
         access,
         admin,
     })
+}
+
+/// Source of compressed forms, if a host has files compressed at their first use, and workers may
+/// have a thread for that.
+fn compressor(config: &Config) -> Option<Arc<dyn Compressor<StaticFile>>> {
+    let is_wanted = config.hosts.iter().any(|host| host.content.compress);
+    let obstacle = compress::obstacle(config.settings(), config.architecture.driver);
+    if !is_wanted || obstacle.is_some() {
+        return None;
+    }
+    Some(Arc::new(FirstUse::new(config.layout.shares.len())))
 }
 
 /// Decisions about connections, and their encryption.

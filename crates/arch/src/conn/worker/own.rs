@@ -150,6 +150,10 @@ impl<'a> Own<'a> {
         };
         let scratch = Scratch::new(env.site.boundary_key ^ mark(clock::nanos(), at, unit));
         let scratch = scratch.following(env.releases.source()).counting(Arc::clone(&env.files));
+        if unit == 0 {
+            env.compressor.iter().for_each(|compressor| compressor.start());
+        }
+        let scratch = scratch.compressing(env.compressor.clone());
         Ok(Self { env, process, unit, root, tally, log, scratch })
     }
 

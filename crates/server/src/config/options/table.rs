@@ -393,6 +393,20 @@ pub static OPTIONS: &[OptionSpec] = &[
          papers have false by default: those servers did not look for compressed files.",
     ),
     option(
+        "content.compress",
+        Kind::Bool,
+        "false",
+        "Whether text files without precompressed siblings are compressed after their first use.",
+        "Files of 1 KiB to 4 MiB of a textual type, by gzip and zstd. A thread of each worker \
+         process compresses, at the lowest priority. Until it has, and to clients that accept \
+         neither, the file is sent unchanged. The compressed form is sent once the entry has been \
+         revalidated (cache.revalidate_ms), or opened again. Workers keep 64 MiB of forms \
+         together, at least 2 MiB each, in addition to their caches. Ranges are of the unchanged \
+         file. Files with Cache-Control: no-transform are never compressed. A file that changed \
+         is compressed again. `regatta precompress` makes smaller files. No effect where helpers \
+         are processes, and with event.share.",
+    ),
+    option(
         "content.coded_names",
         Kind::Bool,
         "false",
