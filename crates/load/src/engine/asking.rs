@@ -1,6 +1,5 @@
-//! Requests of a load without a log: methods, contents, and URLs of a file.
+//! Requests of a load without a log: protocol, methods, contents, and URLs of a file.
 
-use super::options::parse_method;
 use super::url::Url;
 use clap::Args;
 use rand_pcg::Pcg64;
@@ -37,6 +36,30 @@ pub struct RequestOptions {
     pub shuffle: bool,
 }
 
+/// Options of the protocol.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProtocolOptions {
+    /// Ask by HTTP/2: over TLS, or in the clear by prior knowledge.
+    #[arg(long)]
+    pub http2: bool,
+    /// Ask by HTTP/1.1; the default.
+    #[arg(long, conflicts_with = "http2")]
+    pub http1: bool,
+    /// HTTP/2: requests that each connection carries at a time; by default 1.
+    #[arg(long, value_name = "COUNT", requires = "http2")]
+    pub streams: Option<u32>,
+}
+
+/// The most streams of a connection.
+pub(super) const STREAMS_MOST: u32 = 10_000;
+
+impl ProtocolOptions {
+    /// Streams of each connection; 0: HTTP/1.1.
+    pub(super) fn streams(&self) -> u32 {
+        if self.http2 { self.streams.unwrap_or(1) } else { 0 }
+    }
+}
+
 /// The largest content of a request, bytes.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 /// The largest file of URLs, bytes.
@@ -61,7 +84,7 @@ impl RequestOptions {
         }
     }
 
-    /// Targets of the file of URLs, all of which must be on the server of `url`.
+    /// Targets of the file of URLs. Each must be on the server of `url`.
     pub(super) fn targets(&self, url: &Url) -> Result<Vec<String>, String> {
         let Some(path) = &self.urls else { return Ok(vec![url.target.clone()]) };
         let text = String::from_utf8(read("--urls", path, URLS_BYTES_MAX)?)
@@ -100,6 +123,18 @@ impl RequestOptions {
     }
 }
 
+fn parse_method(text: &str) -> Result<Method, String> {
+    if text.parse::<u32>().is_ok() {
+        return Err(format!("-m is the method; what is -m in h2load is --streams {text}"));
+    }
+    match Method::from_text(text.as_bytes()) {
+        Method::Other | Method::Connect => {
+            Err("the methods are GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS and TRACE".to_owned())
+        }
+        method => Ok(method),
+    }
+}
+
 fn read(option: &str, path: &Path, most: u64) -> Result<Vec<u8>, String> {
     let wrong = |problem: &dyn std::fmt::Display| format!("{option} {}: {problem}", path.display());
     let file = File::open(path).map_err(|error| wrong(&error))?;
@@ -134,6 +169,15 @@ mod tests {
             method(|o| (o.body, o.method) = (Some("x".to_owned()), Some(Method::Put))),
             Method::Put
         );
+    }
+
+    #[test]
+    fn methods_are_those_of_http() {
+        assert_eq!(parse_method("PUT"), Ok(Method::Put));
+        assert!(parse_method("32").unwrap_err().contains("--streams 32"));
+        for text in ["get", "CONNECT", ""] {
+            assert!(parse_method(text).unwrap_err().contains("POST"), "{text}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::expect::{Check, Head, Known};
 use super::fate::Fate;
 use super::http2::{Http2, Stream};
+use super::input::{ConnId, INPUT_BYTES, Input};
 use super::options::Model;
 use super::plan::Plan;
 use super::secure::{CIPHER_BYTES, Secure};
@@ -18,20 +19,6 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
-/// A connection of one thread; it stays different from all others when its place is used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ConnId(pub(super) u64);
-
-impl ConnId {
-    fn new(at: usize, generation: u32) -> Self {
-        Self(u64::from(generation) << 32 | u64::from(id(at)))
-    }
-
-    pub(super) fn at(self) -> usize {
-        index(self.0 & 0xffff_ffff)
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
@@ -565,23 +552,6 @@ impl Conn {
             Some(flight) if flight.first > 0 => Phase::Receive,
             _ => Phase::Wait,
         }
-    }
-}
-
-/// Bytes that one receive takes at most.
-pub(super) const INPUT_BYTES: usize = 128 << 10;
-
-/// Bytes of the last receive, and how many of them are used.
-#[derive(Debug)]
-pub(super) struct Input {
-    pub(super) bytes: Vec<u8>,
-    pub(super) at: usize,
-    pub(super) end: usize,
-}
-
-impl Input {
-    pub(super) fn new() -> Self {
-        Self { bytes: vec![0; INPUT_BYTES], at: 0, end: 0 }
     }
 }
 

@@ -1,11 +1,10 @@
 //! Replies as they arrive: heads, contents, their comparison with what they should be, and the
 //! record of the exchange. One receive for a reply that comes whole; nothing is allocated.
 
-use super::core::{
-    Alarm, Broken, Conn, ConnId, Core, Exchange, Flight, INPUT_BYTES, Order, Reading,
-};
+use super::core::{Alarm, Broken, Conn, Core, Exchange, Flight, Order, Reading};
 use super::expect::{self, Check, Coded, Comparison, Expect, Head, Local, Read};
 use super::fate::Fate;
+use super::input::{ConnId, INPUT_BYTES};
 use super::options::Model;
 use super::plan::Target;
 use super::tally::Seen;

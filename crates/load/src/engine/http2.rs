@@ -1,11 +1,9 @@
-//! HTTP/2 of a client (RFC 9113), over TLS or by prior knowledge: options, and the state of a
-//! connection. No I/O; that is in `streams.rs`.
+//! HTTP/2 of a client (RFC 9113), over TLS or by prior knowledge: the state of a connection. No
+//! I/O; that is in `streams.rs`.
 
-use super::core::{ConnId, Input};
 use super::expect::{Coded, Head};
-use super::options::Model;
+use super::input::{ConnId, Input};
 use crate::number::index;
-use clap::Args;
 use regatta_http::Method;
 use regatta_http::h1::ResponseBody;
 use regatta_http::h2::frame::{
@@ -30,41 +28,6 @@ pub(super) const BLOCK_BYTES_MAX: usize = 64 << 10;
 pub(super) const OUT_BYTES_MAX: usize = 16 << 20;
 /// The last number of a stream.
 pub(super) const STREAM_MAX: u32 = (1 << 31) - 1;
-
-/// Options of the protocol.
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProtocolOptions {
-    /// Ask by HTTP/2: over TLS, or in the clear by prior knowledge.
-    #[arg(long)]
-    pub http2: bool,
-    /// Ask by HTTP/1.1; the default.
-    #[arg(long, conflicts_with = "http2")]
-    pub http1: bool,
-    /// HTTP/2: requests that each connection carries at a time; by default 1.
-    #[arg(long, value_name = "COUNT", requires = "http2")]
-    pub streams: Option<u32>,
-}
-
-/// The most streams of a connection.
-const STREAMS_MOST: u32 = 10_000;
-
-impl ProtocolOptions {
-    /// Streams of each connection; 0: HTTP/1.1.
-    pub(super) fn streams(&self) -> u32 {
-        if self.http2 { self.streams.unwrap_or(1) } else { 0 }
-    }
-
-    /// Problem of the values, if there is one.
-    pub(super) fn problem(&self, model: &Model) -> Option<String> {
-        if self.streams.is_some_and(|streams| !(1..=STREAMS_MOST).contains(&streams)) {
-            return Some(format!("streams are 1 to {STREAMS_MOST}"));
-        }
-        let sessions = self.http2 && matches!(model, Model::PartlyOpen { .. });
-        sessions.then(|| {
-            "sessions are played by HTTP/1.1: --http2 is for --closed and --rate".to_owned()
-        })
-    }
-}
 
 /// A stream place.
 #[derive(Debug)]

@@ -7,9 +7,10 @@
 //! that cannot be made, fails the session: what it had left is never sent.
 
 use super::arrivals::{Arrival, Rate};
-use super::core::{Alarm, Broken, ConnId, Core, Order};
+use super::core::{Alarm, Broken, Core, Order};
 use super::exchange::Reply;
 use super::fate::Fate;
+use super::input::ConnId;
 use super::plan::Plan;
 use super::play::{Coming, Play};
 use crate::number::{id, index, nanos};

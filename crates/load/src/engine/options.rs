@@ -1,8 +1,7 @@
 //! Options of a load: plain values, checked all at once. What they leave open, the workload says.
 
 use super::arrivals::{Arrivals, Rate, Stretch};
-use super::asking::RequestOptions;
-use super::http2::ProtocolOptions;
+use super::asking::{ProtocolOptions, RequestOptions, STREAMS_MOST};
 use super::secure::TlsOptions;
 use super::slo::{Slo, parse_time};
 use super::url::{RouteOptions, Url};
@@ -10,7 +9,6 @@ use crate::workload::alter::Target;
 use crate::workload::manifest::{self, Altered, Files, Way, Workload};
 use crate::workload::think::{Pattern, Think};
 use clap::{ArgAction, Args};
-use regatta_http::Method;
 use serde::{Deserialize, Serialize};
 use std::fmt::{Debug, Write};
 use std::net::IpAddr;
@@ -232,18 +230,6 @@ fn parse_length(text: &str) -> Result<Duration, String> {
     if is_number { parse_time(&format!("{text}s")) } else { parse_time(text) }
 }
 
-pub(super) fn parse_method(text: &str) -> Result<Method, String> {
-    if text.parse::<u32>().is_ok() {
-        return Err(format!("-m is the method; what is -m in h2load is --streams {text}"));
-    }
-    match Method::from_text(text.as_bytes()) {
-        Method::Other | Method::Connect => {
-            Err("the methods are GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS and TRACE".to_owned())
-        }
-        method => Ok(method),
-    }
-}
-
 fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("expected NAME: VALUE")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
@@ -282,7 +268,9 @@ impl LoadOptions {
             Err(problem) => problems.push(problem),
         }
         problems.extend(self.route.problem());
-        problems.extend(self.protocol.problem(&self.model));
+        if self.protocol.streams.is_some_and(|streams| !(1..=STREAMS_MOST).contains(&streams)) {
+            problems.push(format!("streams are 1 to {STREAMS_MOST}"));
+        }
         let workers = self.workers();
         if workers > WORKERS_MAX {
             problems.push(format!("{workers} threads: at most {WORKERS_MAX}"));
@@ -312,6 +300,10 @@ impl LoadOptions {
             }
         }
         let sessions = matches!(self.model, Model::PartlyOpen { .. });
+        if sessions && self.protocol.http2 {
+            let what = "sessions are played by HTTP/1.1: --http2 is for --closed and --rate";
+            problems.push(what.to_owned());
+        }
         if sessions && self.requests_per_connection.is_some_and(|count| count > 0) {
             let what = "a session's connection lasts as long as it: --requests-per-connection is \
                         for --closed and --rate";
@@ -617,11 +609,6 @@ mod tests {
         assert_eq!(parse_length("30"), Ok(Duration::from_secs(30)));
         assert_eq!(parse_length("1.5s"), Ok(Duration::from_millis(1_500)));
         assert!(parse_length("1.5").is_err() && parse_length("").is_err());
-        assert_eq!(parse_method("PUT"), Ok(Method::Put));
-        assert!(parse_method("32").unwrap_err().contains("--streams 32"));
-        for text in ["get", "CONNECT", ""] {
-            assert!(parse_method(text).unwrap_err().contains("POST"), "{text}");
-        }
     }
 
     #[test]

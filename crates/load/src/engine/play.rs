@@ -8,10 +8,11 @@
 //! as makes the slice its share. With a real-time priority the server then has exactly the rest.
 
 use super::arrivals::{Arrival, Rate, Schedule};
-use super::core::{Alarm, Broken, ConnId, Core, Order};
+use super::core::{Alarm, Broken, Core, Order};
 use super::exchange::{Reply, Step};
 use super::expect::Written;
 use super::fate::Fate;
+use super::input::ConnId;
 use super::plan::Plan;
 use super::tally::Second;
 use crate::number::{NS_PER_S, index};

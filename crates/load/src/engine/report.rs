@@ -184,8 +184,8 @@ fn write_spectrum(name: &str, spectrum: &Spectrum, out: &mut String) -> fmt::Res
     writeln!(out, " {:>9}", short(spectrum.times.mean()))
 }
 
-/// Whether a quantile of so many samples is printed. With fewer than ten beyond, it is one of them
-/// and no estimate.
+/// Whether a quantile of `samples` samples is printed. With fewer than ten beyond it, it is one of
+/// them and no estimate.
 pub(super) fn is_reported(q: f64, samples: f64) -> bool {
     q >= 1.0 || samples * (1.0 - q) >= 10.0
 }

@@ -4,13 +4,14 @@
 //! place*: it has no socket, and asks on a stream of a connection that it shares with others. So
 //! models, clocks, fates and verification are those of HTTP/1.1.
 
-use super::core::{Conn, ConnId, Core, Exchange};
+use super::core::{Conn, Core, Exchange};
 use super::exchange::{Reply, Step};
 use super::fate::Fate;
 use super::http2::{
     BLOCK_BYTES_MAX, Found, Http2, OUT_BYTES_MAX, ROOM_BYTES, STREAM_MAX, Stream, next_frame,
     read_head,
 };
+use super::input::ConnId;
 use crate::number::index;
 use regatta_http::h1::ResponseBody;
 use regatta_http::h2::frame::{

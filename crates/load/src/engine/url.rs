@@ -120,7 +120,11 @@ impl Url {
             let hint = if text.starts_with('/') { ": say which host" } else { "" };
             return Err(format!("{text:?} is not http[s]://HOST[:PORT][/TARGET]{hint}"));
         }
-        Ok(Self { is_https, authority: authority.to_owned(), target })
+        let url = Self { is_https, authority: authority.to_owned(), target };
+        if url.host_and_port().1.is_none() {
+            return Err(format!("{text:?}: {authority} has a port that is no number to 65535"));
+        }
+        Ok(url)
     }
 
     /// The server's address. Of several that its name has, the first that takes a connection, or
@@ -258,7 +262,6 @@ mod tests {
             ("a.test:81", ("a.test", Some(81))),
             ("[::1]", ("::1", Some(80))),
             ("[::1]:81", ("::1", Some(81))),
-            ("a.test:x", ("a.test", None)),
             ("https://a.test", ("a.test", Some(443))),
             ("https://[::1]:80", ("::1", Some(80))),
         ] {
