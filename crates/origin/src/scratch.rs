@@ -38,6 +38,9 @@ impl KeptBytes {
     }
 }
 
+/// Bytes that each pool keeps anyway.
+const SHRUNK_BYTES: usize = 32 << 10;
+
 const _: () = assert!(KeptBytes::MANY.sum() == 2 << 20 && KeptBytes::ONE.sum() == 32 << 10);
 
 /// Memory that a pool can keep.
@@ -97,6 +100,22 @@ impl<T: Keep + Default> KeptPool<T> {
         self.bytes.set(bytes);
         self.kept.borrow_mut().push(thing);
         None
+    }
+
+    /// Takes out what has been kept longest, until at most an eighth of the most is left, or
+    /// [`SHRUNK_BYTES`].
+    fn shrink(&self, mut free: impl FnMut(T)) {
+        let most = (self.bytes_max.get() / 8).max(SHRUNK_BYTES);
+        let (mut kept, mut bytes) = (self.kept.borrow_mut(), self.bytes.get());
+        let mut count = 0;
+        while bytes > most {
+            bytes -= kept[count].memory();
+            count += 1;
+        }
+        kept.drain(..count).for_each(&mut free);
+        let left = kept.len();
+        kept.shrink_to(2 * left);
+        self.bytes.set(bytes);
     }
 }
 
@@ -189,6 +208,14 @@ impl<F> Scratch<F> {
         self.read_buffers.bytes_max.set(most.reads);
         self.inputs.bytes_max.set(most.inputs);
         self.ongoing.bytes_max.set(most.ongoing);
+    }
+
+    /// Frees most of what is kept: a burst of connections is over. 272 KiB may be left.
+    pub fn shrink(&self) {
+        self.buffers.shrink(|buffer| self.free(buffer));
+        self.read_buffers.shrink(|buffer| self.free(buffer));
+        self.inputs.shrink(drop);
+        self.ongoing.shrink(drop);
     }
 
     /// Frees buffers that are not kept by this function from now on.
@@ -360,6 +387,36 @@ mod tests {
             ];
             assert!(bytes.iter().sum::<usize>() <= most, "{bytes:?}");
             assert!(bytes[0] >= most / 4, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn little_is_kept_when_a_burst_is_over() {
+        for (one, most) in [(false, 272 << 10), (true, 32 << 10)] {
+            let scratch = Scratch::<u64>::new(7);
+            if one {
+                scratch.serve_one();
+            }
+            for _ in 0..2_000 {
+                scratch.give_buffer(Vec::with_capacity(4 << 10));
+                scratch.give_read_buffer(Vec::with_capacity(96 << 10));
+                let stash = Vec::with_capacity(1 << 10);
+                scratch.give_input(Box::new(Input { stash, ..Input::default() }));
+                scratch.give_ongoing(Box::default());
+            }
+            let kept = |scratch: &Scratch<u64>| {
+                let buffers = memory(&scratch.buffers) + memory(&scratch.read_buffers);
+                buffers + memory(&scratch.inputs) + memory(&scratch.ongoing)
+            };
+            let before = kept(&scratch);
+            scratch.shrink();
+            assert!(kept(&scratch) <= most, "{} of {before} bytes", kept(&scratch));
+            assert!(if one { kept(&scratch) == before } else { before > 4 * most });
+            // What is left is used again, and counted.
+            let (buffers, bytes) = (scratch.kept_buffers(), scratch.buffers.bytes.get());
+            assert!(buffers > 4 && bytes == memory(&scratch.buffers));
+            drop(scratch.take_buffer());
+            assert_eq!(scratch.kept_buffers(), buffers - 1);
         }
     }
 

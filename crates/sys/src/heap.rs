@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// The shortest time between two returns of free memory, milliseconds.
+/// The usual time between two returns of free memory, milliseconds.
 pub const TRIM_MS: u64 = 10_000;
 
 /// The shortest buffer whose pages [`release`] returns, bytes. Shorter ones are left to [`trim`].
@@ -42,15 +42,15 @@ const fn whole_pages(address: usize, len: usize, page: usize) -> Range<usize> {
 }
 
 /// Returns free memory to the kernel; false if a thread of this process has done so in the last
-/// [`TRIM_MS`]. `now_ms`: by one clock of the process.
+/// `pause_ms`. `now_ms`: by one clock of the process.
 ///
 /// The C library does that at the end of its heap alone. After a burst of connections, the last
 /// block in use keeps all that is free before it. To return 60 MiB takes 10 to 30 ms, and to find
 /// nothing less than one. Long buffers are [released](release) where they are freed, so short
 /// blocks alone are left.
-pub fn trim(now_ms: u64) -> bool {
+pub fn trim(now_ms: u64, pause_ms: u64) -> bool {
     let last = TRIMMED_MS.load(Relaxed);
-    let is_due = now_ms.saturating_sub(last) >= TRIM_MS;
+    let is_due = now_ms.saturating_sub(last) >= pause_ms;
     if is_due && TRIMMED_MS.compare_exchange(last, now_ms, Relaxed, Relaxed).is_ok() {
         // SAFETY: it may be called at any time, by any thread, and leaves blocks in use alone.
         let _ = unsafe { libc::malloc_trim(0) };
@@ -104,9 +104,10 @@ mod tests {
         check(|buffers| buffers.into_iter().for_each(release));
         check(|buffers| {
             drop(buffers);
-            assert!(trim(TRIM_MS));
+            assert!(trim(TRIM_MS, TRIM_MS));
         });
-        assert!(!trim(2 * TRIM_MS - 1), "one return at a time");
-        assert!(trim(2 * TRIM_MS));
+        assert!(!trim(2 * TRIM_MS - 1, TRIM_MS), "one return at a time");
+        assert!(trim(2 * TRIM_MS, TRIM_MS));
+        assert!(!trim(2 * TRIM_MS + 9, 10) && trim(2 * TRIM_MS + 10, 10));
     }
 }

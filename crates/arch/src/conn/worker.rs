@@ -7,12 +7,14 @@ mod desk;
 mod next_root;
 mod own;
 mod pass;
+mod trims;
 
 pub use desk::{Begun, Desk};
 pub use next_root::NextRoot;
 pub use own::{Own, StageSlot, UnitNumber};
 pub use pass::Passed;
 
+use self::trims::{Trim, Trims};
 use crate::{
     WorkerLog,
     drive::{FileCx, FileLink, ledger::Spent},
@@ -220,8 +222,8 @@ pub struct Worker<'a, S> {
     expiries: usize,
     /// Latest time at which the sweep through the cache resumes.
     sweep_on: Option<Tick>,
-    /// Time at which free memory goes back to the kernel, if connections have been closed.
-    trim_at: Option<Tick>,
+    /// Connections whose memory is not back with the kernel.
+    trims: Trims,
     /// Root that the cache is about, if another unit replaces that.
     root_generation: u64,
     stage: Stage,
@@ -259,7 +261,7 @@ impl<'a, S> Worker<'a, S> {
             fired: VecDeque::with_capacity(connections_max.min(EXPIRIES_MAX)),
             expiries: 0,
             sweep_on: None,
-            trim_at: None,
+            trims: Trims::default(),
             stage: Stage::Queue,
             queued: 0,
             rest: Vec::new().into_iter(),
@@ -535,12 +537,14 @@ impl<'a, S> Worker<'a, S> {
         self.trim(now.tick);
     }
 
-    /// Returns free memory to the kernel, a while after connections were closed.
+    /// Returns free memory to the kernel, a while after connections were closed. After a burst,
+    /// buffers go too that were kept for later.
     fn trim(&mut self, now: Tick) {
-        if self.trim_at.is_some_and(|at| at <= now) {
-            let is_done = heap::trim(now.0);
-            self.trim_at = (!is_done).then(|| now.after(heap::TRIM_MS));
+        let Some(trim) = self.trims.due(now) else { return };
+        if trim == Trim::Burst {
+            self.desk.around.cx.scratch.shrink();
         }
+        self.trims.has_tried(trim, heap::trim(now.0, trim.pause_ms()), now);
     }
 
     /// Reports the time to the log, and to the cache that others change.
@@ -610,7 +614,7 @@ impl<'a, S> Worker<'a, S> {
     pub fn close(&mut self, key: u64, reason: CloseReason) {
         let Some(mut slot) = self.slots.remove(key) else { return };
         let desk = &mut self.desk;
-        self.trim_at.get_or_insert_with(|| desk.now.tick.after(heap::TRIM_MS));
+        self.trims.note_close(desk.now.tick);
         slot.conn.cut(reason, desk.now, &desk.around.cx);
         desk.forget(key);
         desk.around.cx.tally.add(Counter::ConnectionsClosed, 1);
