@@ -2,8 +2,8 @@
 //!
 //! A window of few bytes costs its client 13 bytes. It costs the server a frame to read, a part of
 //! a file to read, and a frame to send. A client with 100 streams can cause thousands of these by
-//! one packet. So each costs units. When all are spent, small work waits for the next period: frames
-//! that have arrived are not read, and bodies do not continue by few bytes.
+//! one packet. So each costs units. When all are spent, small work waits for the next period:
+//! frames that have arrived are not read, and bodies do not continue by few bytes.
 use regatta_op::Tick;
 
 /// Length of a period, milliseconds. A connection that waits costs the worker a timer and a `Send`

@@ -63,8 +63,8 @@ impl<F: File> Session<F> {
         self.set_timer(Timer::Send, now.tick.after(cx.site.deadlines.send_window_ms));
     }
 
-    /// Appends frames of the stream that is next by priority; false if there is none, or no room, or
-    /// they are small work that waits.
+    /// Appends frames of the stream that is next by priority; false if there is none, or no room.
+    /// Frames that are small work may have to wait, which also returns false.
     fn compose_next(&mut self, frames: &mut Vec<u8>, now: Now, cx: &Cx<'_, F>) -> bool {
         let room = SEND_BYTES_MAX.saturating_sub(frames.len() + FRAME_HEAD_BYTES) as u64;
         let window = self.free_window();
