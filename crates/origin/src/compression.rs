@@ -15,8 +15,7 @@ pub trait Compressor<F>: fmt::Debug + Send + Sync {
     /// The forms of a file, if they are ready. Otherwise it may make them for a later call, from
     /// the bytes that the file had when it was opened.
     ///
-    /// It is called when a file has been opened, never on a hit. It must not wait, and makes no
-    /// system call.
+    /// Called when a file has been opened, never on a hit. Must not wait, nor make a system call.
     fn forms(&self, file: &F) -> Option<Forms>;
 }
 

@@ -30,7 +30,7 @@ pub struct Representation<F> {
     identity: Coded<F>,
     siblings: [Option<Box<Coded<F>>>; 3],
     facts: Facts,
-    /// Whether its siblings are forms that the server makes.
+    /// State of the forms that the server makes of it.
     made: Made,
     /// True if a file changed so shortly before the open that a second change may not show.
     young: bool,
@@ -41,11 +41,11 @@ pub struct Representation<F> {
 /// State of the forms that the server makes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Made {
-    /// None are made: it has siblings on disk, or is not compressed.
+    /// No forms are made: the file has siblings on disk, or is not compressed.
     Never,
-    /// None are there yet.
+    /// No forms are there yet.
     Lacking,
-    /// Its siblings are such forms; those that are not smaller than the file are absent.
+    /// The siblings are such forms; those that are not smaller than the file are absent.
     Done,
 }
 
