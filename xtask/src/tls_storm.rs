@@ -43,8 +43,9 @@ pub(crate) struct Options {
 }
 
 /// Architectures with the most handshakes: one of each driver.
-const LONG: [&str; 12] = [
+const LONG: [&str; 13] = [
     "symped",
+    "sped-readahead",
     "amped",
     "flash-linux",
     "laio",

@@ -302,6 +302,9 @@ counters! {
     DiskCompletionsDropped "disk_completions_dropped" "count" Sum
         "Disk operations that completed after their connection had ended.";
 
+    ReadaheadWaits "readahead_waits" "count" Sum
+        "Reads and sends of files that were put off after their pages had been asked for.";
+
     ResidencyChecks "residency_checks" "count" Sum "Checks whether a range of a file is in memory.";
     ResidencyResident "residency_resident" "count" Sum "Of those, the ones that said yes.";
     ResidencyAbsent "residency_absent" "count" Sum "Of those, the ones that said no.";

@@ -33,6 +33,7 @@ const PAGES: &[(&str, &str)] = &[
     ("shared-symped", include_str!("../../../docs/arch/shared-symped.md")),
     ("shared-symped-b", include_str!("../../../docs/arch/shared-symped-b.md")),
     ("sped", include_str!("../../../docs/arch/sped.md")),
+    ("sped-readahead", include_str!("../../../docs/arch/sped-readahead.md")),
     ("symped", include_str!("../../../docs/arch/symped.md")),
     ("symped-b", include_str!("../../../docs/arch/symped-b.md")),
     ("watpipe4", include_str!("../../../docs/arch/watpipe4.md")),

@@ -57,7 +57,7 @@ pub use file::{FileTrace, Named, Root, StaticFile, fstat, may_make_files, name};
 pub use map::{Map, send_mapped};
 pub use opening::{OpenResult, OpenRules, open_below, open_cached};
 pub use page_cache::{Resident, by_cachestat, by_mincore};
-pub use read::{Read, by_nowait, read_cached, read_range, touch};
+pub use read::{Read, ReadAhead, by_nowait, read_ahead, read_cached, read_range, touch};
 pub use send::{
     SEND_SLICES_MAX, SENDFILE_BYTES_MAX, SendCall, Sent, recv, recv_now, send, send_last,
     send_more, send_range, write_now,

@@ -4,13 +4,17 @@ use crate::{
     hook::Call,
     page_cache::{PAGE, Resident, pull},
     retry_interrupted,
-    simulated_disk::{before_read, is_cold},
+    simulated_disk::{self, before_read, is_cold},
 };
 use regatta_op::{Fault, ReadReq};
-use rustix::io::Errno;
+use rustix::{
+    fs::{Advice, fadvise},
+    io::Errno,
+};
 use std::{
     io,
     mem::MaybeUninit,
+    num::NonZeroU64,
     os::fd::{AsFd, AsRawFd},
     ptr,
 };
@@ -145,6 +149,34 @@ pub fn touch(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> Result
     pull(file, at, len, scratch)
 }
 
+/// A range that the disk has been asked for, by [`read_ahead`].
+#[derive(Debug)]
+#[must_use]
+pub struct ReadAhead {
+    /// Time when a simulated disk will have read it.
+    end: Option<u64>,
+}
+
+/// Asks for a range and does not wait for it (posix_fadvise(2), `WILLNEED`). The kernel may ignore
+/// that, or read less; and it may wait, for a free request of the disk or for the map of the file.
+pub fn read_ahead(file: &StaticFile, at: u64, len: u64) -> ReadAhead {
+    let end = simulated_disk::ahead(file, at, len);
+    if end.is_none() {
+        let _ = fadvise(file, at, NonZeroU64::new(len), Advice::WillNeed);
+    }
+    ReadAhead { end }
+}
+
+impl ReadAhead {
+    /// Waits for a simulated disk, if it has not read the range yet. The real disk is waited for in
+    /// the call that reads or sends the range.
+    pub fn finish(self, file: &StaticFile, at: u64, len: u64) {
+        if let Some(end) = self.end {
+            simulated_disk::arrive(file, at, len, end);
+        }
+    }
+}
+
 /// [`read_range`] as far as it needs no disk.
 ///
 /// # Errors
@@ -198,7 +230,7 @@ pub(crate) mod tests {
     fn a_look_at_what_is_missing_asks_for_the_range_at_once() {
         with("cold", 200_000, |file| {
             rustix::fs::fsync(file).unwrap();
-            let drop = || rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+            let drop = || fadvise(file, 0, None, Advice::DontNeed);
             drop().unwrap();
             // Only a file system that forgets, and reports that to us, can be tested.
             if by_cachestat(file, 0, 1) != Resident::No {
@@ -207,6 +239,19 @@ pub(crate) mod tests {
             if by_nowait(file, 0, 100_000) == Resident::No {
                 assert_eq!(by_cachestat(file, 0, 100_000), Resident::Yes, "all are being read");
             }
+        });
+    }
+
+    #[test]
+    fn a_range_that_was_asked_for_arrives() {
+        with("ahead", 100_000, |file| {
+            rustix::fs::fsync(file).unwrap();
+            fadvise(file, 0, None, Advice::DontNeed).unwrap();
+            if by_cachestat(file, 0, 1) != Resident::No {
+                return;
+            }
+            read_ahead(file, 0, 100_000).finish(file, 0, 100_000);
+            assert_eq!(by_cachestat(file, 0, 100_000), Resident::Yes, "all are being read");
         });
     }
 

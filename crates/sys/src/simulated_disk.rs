@@ -131,6 +131,19 @@ pub(crate) fn read_delay(file: &StaticFile, at: u64, len: u64) -> Option<Duratio
     Some(until(disk.read(file, at, len)?, now))
 }
 
+/// Asks for the part of a range that is not in memory, and does not wait: time when it will have
+/// been read.
+pub(crate) fn ahead(file: &StaticFile, at: u64, len: u64) -> Option<u64> {
+    DISK.get()?.read(file, at, len)
+}
+
+/// Waits for a range that [`ahead`] has asked for, which is in memory then.
+pub(crate) fn arrive(file: &StaticFile, at: u64, len: u64, end: u64) {
+    sleep_until(end);
+    // The call that follows reports what cannot be read.
+    let _ = pull(file, at, len, &mut vec![0; SCRATCH_BYTES]);
+}
+
 /// Ends the [`read_delay`] of this file.
 pub(crate) fn delayed(file: &StaticFile) {
     hook::warm(file.id().inode);

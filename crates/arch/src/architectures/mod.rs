@@ -10,5 +10,6 @@ pub mod laio;
 pub mod mp;
 pub mod mt;
 pub(crate) mod pipeline;
+pub mod readahead;
 pub mod seda;
 pub mod watpipe;

@@ -9,13 +9,13 @@ use crate::drive::{
 use regatta_metrics::Tally;
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Segment, Ticket};
 use regatta_sys::{OpenResult, Read, StaticFile, socket::Connection};
-use std::os::fd::BorrowedFd;
+use std::{os::fd::BorrowedFd, time::Duration};
 
 /// Performs operations that may block on disk, at once or later. A connection may have several in
 /// flight, each with its ticket.
 ///
 /// `None` means *later*: the disk keeps what it needs. The completion, which names the connection
-/// by `key`, is there when [`Disk::source`] is readable.
+/// by `key`, is there when [`Disk::source`] is readable, or [`Disk::due_in`] has passed.
 pub trait Disk {
     /// Opens below the root.
     fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<OpenResult>;
@@ -52,6 +52,10 @@ pub trait Disk {
     fn renew_root(&mut self) {}
     /// A descriptor that is readable while there are completions; `None` if there never are any.
     fn source(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// Time until an operation is performed that only waits for its time; `None` if there is none.
+    fn due_in(&self) -> Option<Duration> {
         None
     }
     /// The next completion of an operation that was left for later.

@@ -154,6 +154,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if stays_awake {
             wait.timeout = Duration::ZERO;
         }
+        if let Some(due) = self.io.disk.due_in() {
+            wait.timeout = wait.timeout.min(due);
+        }
         let events = self.poller.wait(events, Some(wait.timeout));
         if let Some(stage) = &mut self.stage {
             stage.wakes(&mut self.worker);
@@ -161,6 +164,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let (watched, changes) = (self.poller.len(), self.poller.changes());
         let renewed = self.worker.end_wait(wait, WaitTally { events: events?, watched, changes });
         self.io.begin_round(renewed);
+        self.has_finished |= self.io.disk.due_in().is_some_and(|due| due.is_zero());
         self.handshakes.begin_round();
         Ok(())
     }

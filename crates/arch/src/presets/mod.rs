@@ -5,7 +5,8 @@ mod replicas;
 use crate::{
     Driver,
     architectures::{
-        amped, azzedin, cohort, event, flash, hybrid, knot, laio, mp, mt, seda, watpipe,
+        amped, azzedin, cohort, event, flash, hybrid, knot, laio, mp, mt, readahead, seda,
+        watpipe,
     },
 };
 
@@ -159,6 +160,17 @@ pub const ARCHITECTURES: &[Architecture] = &[
         page: "n-copy",
         driver: &event::DRIVER,
         axes: &[("event.copies", "0"), ("event.processes", "1"), ("event.pin", "cpu")],
+    },
+    Architecture {
+        name: "sped-readahead",
+        family: Family::Events,
+        parent: "sped",
+        summary: "sped that asks for a file, sends it later",
+        cite: "of ours",
+        paper: "none; a question that [E] §5 leaves open",
+        page: "sped-readahead",
+        driver: &readahead::DRIVER,
+        axes: &[("event.processes", "1")],
     },
     Architecture {
         name: "amped",

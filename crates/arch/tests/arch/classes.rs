@@ -13,8 +13,20 @@ use regatta_testkit::folder::Folder;
 use std::{os::fd::AsFd, path::Path, thread};
 
 /// An architecture of each driver but flash's.
-const NAMES: [&str; 11] =
-    ["sped", "amped", "laio", "cohort", "mp", "mt", "hybrid", "knot-c", "watpipe5", "seda", "bio"];
+const NAMES: [&str; 12] = [
+    "sped",
+    "sped-readahead",
+    "amped",
+    "laio",
+    "cohort",
+    "mp",
+    "mt",
+    "hybrid",
+    "knot-c",
+    "watpipe5",
+    "seda",
+    "bio",
+];
 const CLASSES: [ListenerClass; 3] = [ListenerClass::CLEAR, ListenerClass(1), ListenerClass::CLEAR];
 /// Sockets that a process accepts from: it has other numbers for them than the server.
 const SEALED_AT: usize = 1;

@@ -129,6 +129,8 @@ const RELATIVES: &[Variant] = &[
     row("n_copy", "n-copy", &["event.copies=2", "event.poller=select"], EVERYTHING),
     row("n_copy_steered", "n-copy", &["event.partition=steer-cpu", "event.poller=epoll-edge"],
         EDGES),
+    row("sped_readahead", "sped-readahead", &["event.poller=epoll-edge", "readahead.wait_ms=2",
+        "readahead.chunk_bytes=65536"], EVERYTHING),
     row("amped_threads", "amped", &["event.poller=epoll"], EVERYTHING),
     row("amped_processes", "amped", &["event.poller=poll", "amped.helper_kind=processes",
         "amped.chunk_bytes=65536"], EVERYTHING),

@@ -53,6 +53,21 @@ pub(crate) fn helpers_are_the_other_tasks(variant: &Variant) {
     assert_eq!(server.count("helper_tasks_self"), 0);
 }
 
+/// sped-readahead: each piece of a file waits for its time, and a body in memory does not.
+pub(crate) fn a_piece_is_waited_for_and_a_cached_body_is_not(variant: &Variant) {
+    let server = Launch::new(variant, common()).set("readahead.wait_ms=20").start();
+    let mut client = server.connect();
+    client.get("/small.txt").expect(200);
+    let before = server.count("readahead_waits");
+    client.repeat(20, "/small.txt");
+    assert_eq!(server.count("readahead_waits"), before, "it is sent from memory");
+    let begun = Instant::now();
+    assert_eq!(client.get("/size-5242880.bin").expect(200).body.len(), 5 << 20);
+    // 20 pieces of 256 KiB.
+    assert_eq!(server.count("readahead_waits"), before + 20);
+    assert!(begun.elapsed() >= Duration::from_millis(20 * 20), "in {:?}", begun.elapsed());
+}
+
 /// A helper reports its end in a record of fixed length: no content passes its channel.
 pub(crate) fn helpers_pass_no_content(variant: &Variant) {
     let launch = Launch::new(variant, common()).sets(&UNCACHED);

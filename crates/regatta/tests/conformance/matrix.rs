@@ -178,6 +178,12 @@ const BLOCKING: Set = cases! {
 /// Cases for one process.
 const ALONE: Set = cases! { in alone; structure: sped_is_one_task; };
 
+/// systems.md §2.20: files are asked for, and waited for outside of the loop.
+const ASKS_EARLY: Set = cases! {
+    in asks_early;
+    disk: a_piece_is_waited_for_and_a_cached_body_is_not;
+};
+
 /// systems.md §8.6: a visit serves all connections that wait for its stage.
 const VISITED: Set = cases! { cohort: a_visit_serves_many a_loop_without_stages_visits_none; };
 
@@ -392,6 +398,7 @@ pub(crate) const ROWS: &[(&str, &[Set])] = &[
     ("symped_b", &[TOGETHER, LOOPED, ONE_QUEUE]),
     ("n_copy", &[ALWAYS, LOOPED, NONBLOCKING]),
     ("n_copy_steered", &[TOGETHER, LOOPED, NONBLOCKING, FOLLOWED]),
+    ("sped_readahead", &[TOGETHER, LOOPED, ONE_QUEUE, ALONE, NONBLOCKING, ASKS_EARLY]),
     ("amped_threads", &[ALWAYS, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING, HELPERS, ONE_KIND,
         HOSTED]),
     ("amped_processes", &[TOGETHER, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING, HELPERS, ONE_KIND,

@@ -42,8 +42,9 @@ const CHOICE: Set = cases! {
 };
 
 /// A variant of each driver. Several processes share the keys of tickets in `symped`.
-pub(crate) const CHOSEN: [&str; 13] = [
+pub(crate) const CHOSEN: [&str; 14] = [
     "sped_epoll",
+    "sped_readahead",
     "symped",
     "amped_threads",
     "flash_1999",

@@ -6,7 +6,7 @@ use crate::{
 };
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{OpenResult, Read, StaticFile};
-use std::os::fd::BorrowedFd;
+use std::{os::fd::BorrowedFd, time::Duration};
 
 /// Distinguishes the seed of its dice.
 const SLOW_STREAM: u64 = 0x736c_6f77;
@@ -68,6 +68,10 @@ impl Disk for Slow<'_, '_, '_> {
 
     fn source(&self) -> Option<BorrowedFd<'_>> {
         self.disk.source()
+    }
+
+    fn due_in(&self) -> Option<Duration> {
+        self.disk.due_in()
     }
 
     fn next_completion(&mut self) -> Option<Completion> {

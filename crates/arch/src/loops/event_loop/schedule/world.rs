@@ -607,7 +607,9 @@ impl<'a> World<'a> {
         sums.unopened += get(Counter::ClosedBadRecord);
         sums.unshaken += get(Counter::ClosedHandshakeDeadline);
         sums.given_up += get(Counter::ClosedDiskDeadline);
-        sums.later += get(Counter::HelperCompletions) + get(Counter::LaioDeferred);
+        sums.later += get(Counter::HelperCompletions)
+            + get(Counter::LaioDeferred)
+            + get(Counter::ReadaheadWaits);
         sums.dropped += get(Counter::DiskCompletionsDropped);
         sums.stolen += get(Counter::FiberSteals);
         sums.files_closed += get(Counter::Http2FilesClosed);
