@@ -43,9 +43,10 @@ pub(crate) struct Options {
 }
 
 /// Architectures with the most handshakes: one of each driver.
-const LONG: [&str; 13] = [
+const LONG: [&str; 14] = [
     "symped",
     "sped-readahead",
+    "coloured",
     "amped",
     "flash-linux",
     "laio",

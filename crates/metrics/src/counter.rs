@@ -347,6 +347,10 @@ counters! {
         "Times that a scheduler with nothing to run asked others for connections.";
     FiberSteals "fiber_steals" "count" Sum
         "Connections that a scheduler with nothing to run was given by another.";
+    ColourStealTries "colour_steal_tries" "count" Sum
+        "Times that an event loop with nothing to do asked others for a connection.";
+    ColourSteals "colour_steals" "count" Sum
+        "Connections that an event loop with nothing to do was given by another.";
     StackBytesMax "stack_bytes_max" "bytes" Max "The most that one user thread used of its stack.";
     StacksBytesMax "stacks_bytes_max" "bytes" Max
         "Address space that is reserved for the stacks of user threads.";

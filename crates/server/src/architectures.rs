@@ -16,6 +16,7 @@ const PAGES: &[(&str, &str)] = &[
     ("bio", include_str!("../../../docs/arch/bio.md")),
     ("cohort", include_str!("../../../docs/arch/cohort.md")),
     ("cohort-sandstorm", include_str!("../../../docs/arch/cohort-sandstorm.md")),
+    ("coloured", include_str!("../../../docs/arch/coloured.md")),
     ("flash", include_str!("../../../docs/arch/flash.md")),
     ("haboob-2002", include_str!("../../../docs/arch/haboob-2002.md")),
     ("hybrid", include_str!("../../../docs/arch/hybrid.md")),

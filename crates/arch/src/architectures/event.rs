@@ -3,7 +3,7 @@
 mod options;
 
 pub(crate) use options::{
-    EventOptions, Listen, OPTIONS, Partition, Pin, PollerKind, SendMode, WORKERS_MAX,
+    EventOptions, LOOP_OPTIONS, Listen, OPTIONS, Partition, Pin, PollerKind, SendMode, WORKERS_MAX,
     copies_and_processes,
 };
 

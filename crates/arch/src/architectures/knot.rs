@@ -14,7 +14,10 @@ use crate::{
         ledger,
         perform::{Below, SendBy},
     },
-    loops::fibers::{self, FiberRules, Hands, Peers, State, run_task},
+    loops::{
+        fibers::{self, FiberRules, Hands, State, run_task},
+        peers::Peers,
+    },
     options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
 };
 use regatta_metrics::{Counter, Tally};

@@ -2,6 +2,7 @@
 pub mod amped;
 pub mod azzedin;
 pub mod cohort;
+pub mod coloured;
 pub mod event;
 pub mod flash;
 pub mod hybrid;

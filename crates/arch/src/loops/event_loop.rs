@@ -1,11 +1,12 @@
 //! The readiness loop that SPED and its relatives have in common: one thread, one poller, many
 //! connections. It waits, passes events to its worker, and does what the worker says.
 pub mod cohort;
+pub mod colours;
 mod handshakes;
 #[cfg(test)]
 pub(crate) mod schedule;
 
-use self::{cohort::Cohort, handshakes::Handshakes};
+use self::{cohort::Cohort, colours::LoopSeat, handshakes::Handshakes};
 use crate::drive::{Turn, ledger::Spent};
 use crate::{
     conn::{
@@ -33,6 +34,7 @@ const COMPLETIONS_MAX: usize = 1024;
 const BELL: u64 = u64::MAX;
 const DISK: u64 = u64::MAX - 1;
 const STAGE: u64 = u64::MAX - 2;
+const PEERS: u64 = u64::MAX - 3;
 const LISTENERS: u64 = 1 << 63;
 
 /// A readiness loop.
@@ -46,6 +48,8 @@ pub struct EventLoop<'a, P> {
     /// Queues of its own stages, if it serves by those.
     cohort: Option<Cohort>,
     handshakes: Handshakes,
+    /// Place among other loops of its process, if there are several.
+    seat: Option<LoopSeat<'a>>,
     /// The disk may have finished more than was taken.
     has_finished: bool,
 }
@@ -61,8 +65,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let rules = TurnRules { edge: poller.edge(), ..rules };
         let io = Io::new(disk, rules, &worker.around().cx.site.limits);
         let handshakes = Handshakes::new(rules.handshakes_per_round);
-        let (stage, cohort) = (None, None);
-        Self { poller, worker, io, stage, cohort, handshakes, has_finished: false }
+        let (stage, cohort, seat) = (None, None, None);
+        Self { poller, worker, io, stage, cohort, handshakes, seat, has_finished: false }
     }
 
     /// Makes it a stage of a pipeline.
@@ -100,7 +104,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     }
 
     fn goes_on(&self) -> bool {
-        self.worker.goes_on() && !self.stage.as_ref().is_some_and(PollStage::is_over)
+        self.worker.goes_on()
+            && !self.stage.as_ref().is_some_and(PollStage::is_over)
+            && !self.seat.as_ref().is_some_and(LoopSeat::has_failed)
     }
 
     fn round(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
@@ -108,8 +114,14 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         while let Some((job, is_late)) = self.stage.as_mut().and_then(PollStage::next_job) {
             self.take_in(job, is_late);
         }
+        self.adopt_given();
+        self.share_out(events);
+        let mut left = events.len();
         for event in events.drain(..) {
-            self.dispatch(event);
+            left -= 1;
+            if left == 0 || !self.gives(&event) {
+                self.dispatch(event);
+            }
             while let Some(action) = self.worker.next_accept() {
                 self.perform(action);
             }
@@ -139,6 +151,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if let Some(stage) = &self.stage {
             self.poller.add_level(stage.source(), STAGE, Interest::READ)?;
         }
+        self.watch_seat(PEERS)?;
         self.worker.watch_listeners(&mut self.poller, LISTENERS)
     }
 
@@ -157,7 +170,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if let Some(due) = self.io.disk.due_in() {
             wait.timeout = wait.timeout.min(due);
         }
+        self.ask(wait.timeout);
         let events = self.poller.wait(events, Some(wait.timeout));
+        self.stop_asking();
         if let Some(stage) = &mut self.stage {
             stage.wakes(&mut self.worker);
         }
@@ -174,11 +189,15 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     fn dispatch(&mut self, event: Event) {
         match event.key {
             BELL => {
-                self.worker.answer_bell();
+                // Among several loops, the first that hears the master wakes the others.
+                if self.worker.answer_bell() {
+                    self.seat.iter().for_each(LoopSeat::wake_others);
+                }
                 self.stage.iter().for_each(PollStage::calls);
             }
             DISK => self.has_finished = true,
             STAGE => {}
+            PEERS => self.seat.iter().for_each(LoopSeat::clear_bell),
             key if key >= LISTENERS => match &mut self.cohort {
                 Some(cohort) => cohort.offer(key - LISTENERS, self.worker.around().cx.tally),
                 None => self.offer(key - LISTENERS),
@@ -350,10 +369,11 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// descriptors, none may stay entered that ends with this loop.
     fn leave_line(&mut self, failed: bool) {
         let reason = if failed { CloseReason::Failed } else { CloseReason::Drained };
+        self.end_given();
         if failed {
             self.worker.pass_on();
         }
-        if failed || self.stage.is_some() {
+        if failed || self.stage.is_some() || self.seat.is_some() {
             self.worker.keys().into_iter().for_each(|key| self.close(key, reason));
         }
         if let Some(stage) = &mut self.stage {

@@ -4,14 +4,12 @@
 //! A user thread tries a call, and is suspended inside it while it would block. The scheduler runs
 //! those that are ready, in their order; then it checks at a poll point what helpers have done,
 //! which sockets are ready, and what the worker wants. Several schedulers may run side by side,
-//! each in a kernel thread of its own ([`Peers`]).
+//! each in a kernel thread of its own ([`Peers`](super::peers::Peers)).
 mod handshakes;
 mod life;
-mod peers;
 mod state;
 mod task;
 
-pub use peers::Peers;
 pub use state::State;
 pub use task::{Completed, FiberTask, Fibered, run_task};
 

@@ -3,6 +3,7 @@ pub mod dispatch;
 pub mod event_loop;
 pub mod fibers;
 pub mod line;
+pub mod peers;
 pub mod queue;
 // Not declared in `queue.rs`, which the model includes alone.
 #[cfg(test)]

@@ -5,8 +5,8 @@ mod replicas;
 use crate::{
     Driver,
     architectures::{
-        amped, azzedin, cohort, event, flash, hybrid, knot, laio, mp, mt, readahead, seda,
-        watpipe,
+        amped, azzedin, cohort, coloured, event, flash, hybrid, knot, laio, mp, mt, readahead,
+        seda, watpipe,
     },
 };
 
@@ -171,6 +171,17 @@ pub const ARCHITECTURES: &[Architecture] = &[
         page: "sped-readahead",
         driver: &readahead::DRIVER,
         axes: &[("event.processes", "1")],
+    },
+    Architecture {
+        name: "coloured",
+        family: Family::Events,
+        parent: "symped",
+        summary: "loops in threads; idle ones take connections",
+        cite: "[S] §2",
+        paper: "libasync-smp: Zeldovich et al., USENIX 2003; [S] §2",
+        page: "coloured",
+        driver: &coloured::DRIVER,
+        axes: &[],
     },
     Architecture {
         name: "amped",

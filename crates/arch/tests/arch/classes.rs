@@ -13,9 +13,10 @@ use regatta_testkit::folder::Folder;
 use std::{os::fd::AsFd, path::Path, thread};
 
 /// An architecture of each driver but flash's.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "sped",
     "sped-readahead",
+    "coloured",
     "amped",
     "laio",
     "cohort",

@@ -27,6 +27,7 @@ mod client;
 mod clients;
 mod closing;
 mod cohort;
+mod coloured;
 mod conditionals;
 mod config;
 mod content;

@@ -184,6 +184,13 @@ const ASKS_EARLY: Set = cases! {
     disk: a_piece_is_waited_for_and_a_cached_body_is_not;
 };
 
+/// systems.md §2.19, libasync-smp: event loops in several threads.
+const COLOURED: Set = cases! {
+    coloured: a_thread_and_a_poller_for_each_loop an_idle_loop_takes_connections
+        a_loop_keeps_its_connections_if_that_is_asked;
+    load: full_and_leaving_them full_and_not_listening full_is_free;
+};
+
 /// systems.md §8.6: a visit serves all connections that wait for its stage.
 const VISITED: Set = cases! { cohort: a_visit_serves_many a_loop_without_stages_visits_none; };
 
@@ -399,6 +406,7 @@ pub(crate) const ROWS: &[(&str, &[Set])] = &[
     ("n_copy", &[ALWAYS, LOOPED, NONBLOCKING]),
     ("n_copy_steered", &[TOGETHER, LOOPED, NONBLOCKING, FOLLOWED]),
     ("sped_readahead", &[TOGETHER, LOOPED, ONE_QUEUE, ALONE, NONBLOCKING, ASKS_EARLY]),
+    ("coloured", &[TOGETHER, LOOPED, NONBLOCKING, COLOURED, FOLLOWED]),
     ("amped_threads", &[ALWAYS, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING, HELPERS, ONE_KIND,
         HOSTED]),
     ("amped_processes", &[TOGETHER, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING, HELPERS, ONE_KIND,

@@ -42,9 +42,10 @@ const CHOICE: Set = cases! {
 };
 
 /// A variant of each driver. Several processes share the keys of tickets in `symped`.
-pub(crate) const CHOSEN: [&str; 14] = [
+pub(crate) const CHOSEN: [&str; 15] = [
     "sped_epoll",
     "sped_readahead",
+    "coloured",
     "symped",
     "amped_threads",
     "flash_1999",
@@ -101,7 +102,7 @@ const LEFT_OUT: &[LeftOut] = &[
         why: "the load is in the clear, and the shared cache knows no connections",
     },
     LeftOut {
-        cases: "adapt:: cohort:: disk:: fibers:: flash:: means:: pool:: seda:: watpipe::",
+        cases: "adapt:: cohort:: coloured:: disk:: fibers:: flash:: means:: pool:: seda:: watpipe::",
         why: "structure, shown by counts of calls, visits, reads or sends of requests in the clear",
     },
 ];

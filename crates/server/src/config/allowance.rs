@@ -20,7 +20,7 @@ use regatta_sys::{
 use std::{fmt, path::Path};
 
 const CACHE_KEY: &str = "cache.bytes_max";
-const SCHEDULERS_KEY: &str = "fiber.schedulers";
+const SCHEDULERS_KEYS: [&str; 2] = ["fiber.schedulers", "coloured.loops"];
 /// Maximum of the option.
 const SCHEDULERS_MAX: u64 = 1024;
 
@@ -149,19 +149,21 @@ pub(super) fn list_named(said: &Said, architecture: &Architecture) -> Vec<Chosen
     architecture.axes.iter().filter(holds).map(chosen).collect()
 }
 
-/// Gives user threads a kernel thread for each processor, if their number was left open.
+/// Gives user threads, or event loops, a kernel thread for each processor, if their number was left
+/// open.
 pub(super) fn schedulers(
     said: &mut Said,
     architecture: &Architecture,
     allowance: &Allowance,
 ) -> Option<Chosen> {
-    if !architecture.driver.takes(SCHEDULERS_KEY) || said.settings.number(SCHEDULERS_KEY) > 0 {
+    let key = SCHEDULERS_KEYS.into_iter().find(|key| architecture.driver.takes(key))?;
+    if said.settings.number(key) > 0 {
         return None;
     }
     let (processors, from) = allowance.processors();
     let count = (processors as u64).min(SCHEDULERS_MAX);
-    said.choose(SCHEDULERS_KEY, Value::Number(count));
-    Some(Chosen { key: SCHEDULERS_KEY, value: count.to_string(), from })
+    said.choose(key, Value::Number(count));
+    Some(Chosen { key, value: count.to_string(), from })
 }
 
 /// Number of workers, if it was left open.
@@ -303,6 +305,7 @@ mod tests {
     #[test]
     fn schedulers_follow_mask_and_quota() {
         const MEANS: &str = "server.architecture=means";
+        const COLOURED: &str = "server.architecture=coloured";
         for (sets, quota, expect) in [
             (&[MEANS][..], None, Some("fiber.schedulers=4 (4 in the affinity mask)")),
             (
@@ -312,14 +315,18 @@ mod tests {
             ),
             (&[MEANS, "fiber.schedulers=2"], None, None),
             (&["server.architecture=knot-c"], None, None),
+            (&[COLOURED], None, Some("coloured.loops=4 (4 in the affinity mask)")),
+            (&[COLOURED, "coloured.loops=3"], None, None),
         ] {
             let config = config(sets, None, quota);
             let chosen = chosen(&config);
-            let found = chosen.iter().find(|chosen| chosen.starts_with(SCHEDULERS_KEY));
+            let is_coloured = sets[0] == COLOURED;
+            let key = SCHEDULERS_KEYS[usize::from(is_coloured)];
+            let found = chosen.iter().find(|chosen| chosen.starts_with(key));
             assert_eq!(found.map(String::as_str), expect);
             // Each counts in its own slot, and the helpers in another.
-            let schedulers = config.settings().number(SCHEDULERS_KEY);
-            assert_eq!(config.layout.slots() as u64, schedulers + 1);
+            let helpers = u64::from(!is_coloured);
+            assert_eq!(config.layout.slots() as u64, config.settings().number(key) + helpers);
         }
     }
 

@@ -39,7 +39,7 @@ const DESCRIPTORS_PER_PROCESS: u64 = 11;
 /// handle of the process, and a spare.
 const DESCRIPTORS_PER_WORKER: u64 = 5;
 
-/// Descriptors of each further scheduler of user threads: its poller, and two bells.
+/// Descriptors of each further scheduler of user threads, or event loop: its poller, and two bells.
 const DESCRIPTORS_PER_SCHEDULER: u64 = 3;
 
 /// Descriptors of a pipeline for each listener, from which a thread of its own may accept: a poller
@@ -419,7 +419,11 @@ impl Tables {
             let reserved = reserved + workers * DESCRIPTORS_PER_PROCESS;
             return Self { limit, count: 1, reserved };
         }
-        let further = settings.number("fiber.schedulers").saturating_sub(1);
+        let more = |key| match architecture.driver.takes(key) {
+            true => settings.number(key).saturating_sub(1),
+            false => 0,
+        };
+        let further = more("fiber.schedulers") + more("coloured.loops");
         let listeners = match architecture.driver.is_pipeline {
             true => listed_addresses(settings) as u64,
             false => 0,

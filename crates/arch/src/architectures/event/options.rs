@@ -189,7 +189,17 @@ options! {
     stall_us: u64 = ledger::STALL_US,
 }
 
+/// Options of an event loop, without those of processes and of blocking sends.
+pub(crate) const LOOP_OPTIONS: [OptionSpec; 6] =
+    [OPTIONS[0], OPTIONS[1], OPTIONS[8], OPTIONS[9], OPTIONS[10], OPTIONS[11]];
+
 impl EventOptions {
+    /// Options of an architecture that has [`LOOP_OPTIONS`] alone. The others have no effect.
+    pub(crate) fn of_loop(settings: &Settings) -> Self {
+        let (send, listen) = (SendMode::Nonblocking, Listen::Shared);
+        Self { send, listen, ..Self::read(settings) }
+    }
+
     /// Limit from which on a turn or a round is a stall, nanoseconds.
     pub(crate) const fn stall_ns(&self) -> u64 {
         self.stall_us * 1000

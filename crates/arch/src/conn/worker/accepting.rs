@@ -65,10 +65,11 @@ impl<'a, S> Worker<'a, S> {
         watched.inspect_err(|_| self.pause(PAUSE_MS))
     }
 
-    /// Clears its bell, and checks for connections that another worker has passed on.
-    pub fn answer_bell(&mut self) {
-        self.desk.around.bell.clear();
+    /// Clears its bell, and checks for connections that another worker has passed on. True if the
+    /// bell had rung: another thread may have cleared it.
+    pub fn answer_bell(&mut self) -> bool {
         self.desk.acceptor.watch_afresh();
+        self.desk.around.bell.clear()
     }
 
     /// [`Acceptor::pass_on`], by a worker that ends.

@@ -23,6 +23,7 @@ pub(crate) use world::Sums;
 use super::{
     EventLoop,
     cohort::{CohortOrder, Visits},
+    colours::Colour,
 };
 use crate::{
     cache::shared_cache::{CacheRegion, Locking, SharedCache},
@@ -33,7 +34,7 @@ use crate::{
     },
     disk::at_once::{Disk, InlineDisk},
     drive::{FileCx, perform::Below},
-    loops::fibers::Peers,
+    loops::peers::Peers,
     shared::{Leased, SharedDisk},
     testing::dice::{Dice, SEEDS},
 };
@@ -183,8 +184,10 @@ impl Case {
         if self.fibers {
             // A user thread accepts when it has closed a connection, whatever the poller says.
             (accepts.count, accepts.events_per_accept, accepts.on_close) = (0, 0, false);
-            // A scheduler that is full because of what it was given polls no longer.
-            accepts.when_full = if self.steals { WhenFull::Pause } else { accepts.when_full };
+        }
+        if self.steals {
+            // One that is full of what it was given polls no longer; one that gives has room.
+            (accepts.when_full, accepts.on_close) = (WhenFull::Pause, false);
         }
         if self.line.is_some() {
             // The stage that accepts learns late of a close, and has no idle connection.
@@ -387,8 +390,12 @@ struct Scene<'s, 'a> {
     crew: Option<(Crew, CacheRegion)>,
     stage: &'s Stage<'a>,
     case: Case,
-    /// State of loops that connections go between.
+    /// Open files of streams of each loop; of all together, if connections go between them.
+    files: Vec<Arc<BodyFiles>>,
+    /// State of schedulers of user threads that connections go between.
     peers: Option<Peers>,
+    /// The same, of event loops.
+    colours: Option<Peers<Colour>>,
     make: &'s Make<'s>,
 }
 
@@ -426,6 +433,8 @@ fn schedule(
     world.allow_faults(case.replaces_at(seed));
     world.seal(seed, &classes);
     let stage = Stage::new(world);
+    let files = || Arc::new(BodyFiles::new(case.body_files(seed)));
+    let all = files();
     let scene = Scene {
         seed,
         waits,
@@ -442,7 +451,9 @@ fn schedule(
         crew,
         stage: &stage,
         case,
+        files: (0..loops).map(|_| if case.steals { Arc::clone(&all) } else { files() }).collect(),
         peers: case.steals.then(|| Peers::new(loops, true).unwrap()),
+        colours: case.steals.then(|| Peers::new(loops, true).unwrap()),
         make,
     };
     if loops == 1 {
@@ -455,6 +466,7 @@ fn schedule(
             }
         });
     }
+    scene.files.iter().for_each(|files| assert_eq!(files.open(), 0, "at the end of {seed}"));
     drop(listeners);
     if let Some((crew, _)) = crew {
         close_all(crew);
@@ -511,9 +523,9 @@ impl Scene<'_, '_> {
     ) {
         let slot = self.arena.slot(me);
         let tally = Tally::Owned(slot);
-        let files = Arc::new(BodyFiles::new(self.case.body_files(self.seed)));
+        let files = &self.files[me];
         let scratches =
-            [(); 4].map(|()| Scratch::new(self.seed.into()).counting(Arc::clone(&files)));
+            [(); 4].map(|()| Scratch::new(self.seed.into()).counting(Arc::clone(files)));
         let links = Toys { inner: self.links, number: AtomicU64::new(self.seed) };
         let around = |scratch| WorkerEnv {
             cx: FileCx { site: self.site, cache, tally, log: &NoLog, scratch, links: &links },
@@ -563,8 +575,10 @@ impl Scene<'_, '_> {
                 [CohortOrder::Forward, CohortOrder::Backward, CohortOrder::Wave][dice.below(3)];
             event_loop = event_loop.by_stages(Visits { order, most: dice.below(3) });
         }
+        if let Some(peers) = &self.colours {
+            event_loop = event_loop.beside(peers, me);
+        }
         event_loop.run().unwrap();
-        assert_eq!(files.open(), 0, "open files of bodies, at the end of seed {}", self.seed);
     }
 }
 

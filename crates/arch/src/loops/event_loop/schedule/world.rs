@@ -611,7 +611,7 @@ impl<'a> World<'a> {
             + get(Counter::LaioDeferred)
             + get(Counter::ReadaheadWaits);
         sums.dropped += get(Counter::DiskCompletionsDropped);
-        sums.stolen += get(Counter::FiberSteals);
+        sums.stolen += get(Counter::FiberSteals) + get(Counter::ColourSteals);
         sums.files_closed += get(Counter::Http2FilesClosed);
     }
 }

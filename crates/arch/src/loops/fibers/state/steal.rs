@@ -2,9 +2,9 @@
 use super::State;
 use crate::{
     conn::worker::Passed,
-    loops::fibers::{
+    loops::{
+        fibers::task::{Fibered, Shake},
         peers::Peers,
-        task::{Fibered, Shake},
     },
 };
 use regatta_metrics::Counter;

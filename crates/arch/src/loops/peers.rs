@@ -1,5 +1,6 @@
-//! Schedulers side by side in one process, each in a kernel thread of its own. A scheduler that
-//! hears the master wakes the others. Connections go to one that has nothing to run.
+//! Schedulers side by side in one process, each in a kernel thread of its own: of user threads, or
+//! event loops. A scheduler that hears the master wakes the others. Connections go to one that has
+//! nothing to run.
 //!
 //! A scheduler with nothing to run asks all others at once, before it waits. A scheduler with more
 //! than one connection that can continue gives some of them, between two turns (private deques,
