@@ -43,8 +43,9 @@ pub(crate) struct Options {
 }
 
 /// Architectures with the most handshakes: one of each driver.
-const LONG: [&str; 14] = [
+const LONG: [&str; 15] = [
     "symped",
+    "hybrid-adapt",
     "sped-readahead",
     "coloured",
     "amped",

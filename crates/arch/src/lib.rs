@@ -90,6 +90,8 @@ pub struct Driver {
     pub steps: fn(&Settings) -> Steps,
     /// Number of processes, if it follows from how many are idle; `None`: all.
     pub staffing: fn(&Settings) -> Option<Staffing>,
+    /// Rules by which the number of processes follows their waits for the disk; `None`: no rules.
+    pub waits: fn(&Settings) -> Option<WaitRules>,
     /// Resources that a process with this many connections requires of the system.
     pub demand: fn(&Settings, connections: usize) -> Demand,
     /// Option with the size of the stacks on which connections are served, if there is one.
@@ -117,6 +119,24 @@ pub struct Staffing {
     pub idle_min: usize,
     /// The most that are idle.
     pub idle_max: usize,
+}
+
+/// Rules by which the master starts processes while they wait for the disk, and retires some when
+/// they do not. There are no more than [`Driver::processes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitRules {
+    /// Processes at least, and at the beginning.
+    pub processes_min: usize,
+    /// Share of their time that they wait for the disk from which one more starts, percent.
+    pub high_percent: u64,
+    /// Share up to which a period is calm, percent.
+    pub low_percent: u64,
+    /// Period of a measurement, milliseconds.
+    pub period_ms: u64,
+    /// Calm periods in a row after which one retires.
+    pub calm_periods: u32,
+    /// Decisions are made and not followed.
+    pub freeze: bool,
 }
 
 /// Resources that a process requires of the system, apart from sockets and files.
@@ -173,6 +193,7 @@ impl Driver {
             slots: |_| 1,
             steps: |_| Steps::None,
             staffing: |_| None,
+            waits: |_| None,
             demand: |_, _| Demand { tasks: 1, ..Demand::default() },
             stack: |_| None,
             work,

@@ -355,6 +355,13 @@ counters! {
     StacksBytesMax "stacks_bytes_max" "bytes" Max
         "Address space that is reserved for the stacks of user threads.";
 
+    StaffStarts "staff_starts" "count" Sum
+        "Times that this worker was started because others waited for the disk.";
+    StaffRetires "staff_retires" "count" Sum
+        "Times that this worker was retired because workers did not wait for the disk.";
+    StaffWaitNs "staff_wait_ns" "ns" Sum
+        "Time that this worker waited for the disk, as the master measured it to decide.";
+
     QueuePuts "queue_puts" "count" Sum "Items put into the queues between threads.";
     QueueRefused "queue_refused" "count" Sum
         "Items that were not put there because the queue was full or closed.";

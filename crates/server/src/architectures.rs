@@ -20,6 +20,7 @@ const PAGES: &[(&str, &str)] = &[
     ("flash", include_str!("../../../docs/arch/flash.md")),
     ("haboob-2002", include_str!("../../../docs/arch/haboob-2002.md")),
     ("hybrid", include_str!("../../../docs/arch/hybrid.md")),
+    ("hybrid-adapt", include_str!("../../../docs/arch/hybrid-adapt.md")),
     ("knot-b", include_str!("../../../docs/arch/knot-b.md")),
     ("knot-c", include_str!("../../../docs/arch/knot-c.md")),
     ("knot-nb", include_str!("../../../docs/arch/knot-nb.md")),

@@ -38,6 +38,7 @@ pub mod supervise;
 pub mod ticket_keys;
 mod tls;
 pub mod top;
+mod waits;
 
 use architectures::UnknownArchitecture;
 use certificates::{Encrypted, Untimely};

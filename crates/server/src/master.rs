@@ -14,6 +14,7 @@ mod prepare;
 mod sockets;
 mod succeed;
 mod trial;
+mod vary;
 mod waiting;
 
 use crate::{
@@ -66,6 +67,7 @@ use std::{
     time::Duration,
 };
 use trial::FINDINGS;
+use vary::Varied;
 
 pub(crate) use sockets::listen_fault;
 
@@ -318,6 +320,7 @@ struct Master<'a> {
     full: Full,
     watch: Watch,
     monitors: Monitors,
+    varied: Option<Varied>,
 }
 
 impl<'a> Master<'a> {
@@ -344,6 +347,11 @@ impl<'a> Master<'a> {
             staff = staff.staffed(staffing, sockets.len(), returning);
             awaited = staff.wanted();
         }
+        let varied = Varied::new(prepared, now);
+        if let Some(varied) = &varied {
+            staff = staff.varied(varied.rules().processes_min);
+            awaited = staff.wanted();
+        }
         if let Some(signals) = &signals {
             poller.add(signals.as_fd(), SIGNALS, Interest::READ)?;
             generations.iter().try_for_each(|generations| generations.watch(&mut poller))?;
@@ -368,6 +376,7 @@ impl<'a> Master<'a> {
             full,
             watch,
             monitors,
+            varied,
         })
     }
 
@@ -395,6 +404,7 @@ impl<'a> Master<'a> {
             let wake_at = wake_at.min(self.monitors.wake_at(now)).min(self.watch.wake_at());
             let wake_at =
                 wake_at.min(self.generations.as_ref().map_or(Tick::NEVER, Generations::wake_at));
+            let wake_at = self.varied.as_ref().map_or(wake_at, |of| wake_at.min(of.wake_at()));
             let wake_at = self.unswept.map_or(wake_at, |again| wake_at.min(again.at));
             let wake_at = if self.awaited > 0 { wake_at.min(now.after(BEGIN_MS)) } else { wake_at };
             let wait_ms = wake_at.since(now).saturating_add(CLOCK_LATE_MS_MAX).min(LOOK_MS);
@@ -454,6 +464,7 @@ impl<'a> Master<'a> {
     /// Follows all orders that are due.
     fn orders(&mut self) -> io::Result<()> {
         self.look_at_root()?;
+        self.vary()?;
         let env = &self.prepared.env;
         let is_idle = |worker| {
             let slot = env.first_slot(worker);

@@ -116,6 +116,12 @@ messages! {
             "Under `mp` each connection needs a process, and all are busy or soon will be. The \
              server logs this once. If clients wait, raise `limits.connections_max` or lower \
              `limits.idle_ms_max`.";
+        WORKERS_VARIED "workers-varied" Notice:
+            "Under `hybrid-adapt` the number of workers follows how long they wait for the disk. \
+             The line has the measurement and the limit. See `staff.*`.";
+        WAITS_UNKNOWN "waits-unknown" Warning:
+            "Under `hybrid-adapt` the kernel must say how long a worker ran, and does not. The \
+             number of workers stays. Do what the line says.";
         WORKER_CANNOT_WORK "worker-cannot-work" Error:
             "The worker cannot work. The line has the reason.";
         WORKER_SILENT "worker-silent" Error:

@@ -116,6 +116,8 @@ pub struct Staff {
     control: Vec<IdleControl>,
     /// Tick of the next pass.
     pass_at: Tick,
+    /// The number of filled posts is varied from outside.
+    varies: bool,
 }
 
 impl Staff {
@@ -134,7 +136,51 @@ impl Staff {
             opened: now,
             control: Vec::new(),
             pass_at: Tick::NEVER,
+            varies: false,
         }
+    }
+
+    /// Fills the first posts alone, until [`Self::grow`] fills more.
+    #[must_use]
+    pub fn varied(mut self, first: usize) -> Self {
+        self.varies = true;
+        self.posts.iter_mut().skip(first).for_each(|(post, _)| *post = Post::Spare);
+        self
+    }
+
+    /// True if the server has not been told to end.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Run
+    }
+
+    /// Number of posts that are filled or will be, without those of workers that retire.
+    pub fn filled(&self, is_retired: impl Fn(usize) -> bool) -> usize {
+        let filled = |(worker, (post, _)): (usize, &(Post, u64))| match post {
+            Post::Staffed(_) => !is_retired(worker),
+            Post::Vacant(_) | Post::Killed(_) => true,
+            Post::Spare | Post::Closed => false,
+        };
+        self.posts.iter().enumerate().filter(|of| filled(*of)).count()
+    }
+
+    /// Number of posts that could be filled.
+    #[must_use]
+    pub fn spare(&self) -> usize {
+        self.posts.iter().filter(|(post, _)| matches!(post, Post::Spare)).count()
+    }
+
+    /// Has one more worker start. Returns which.
+    pub fn grow(&mut self, now: Tick) -> Option<usize> {
+        let worker = self.posts.iter().position(|(post, _)| matches!(post, Post::Spare))?;
+        self.posts[worker].0 = Post::Vacant(now);
+        Some(worker)
+    }
+
+    /// Last worker that runs and does not retire.
+    pub fn last(&self, is_retired: impl Fn(usize) -> bool) -> Option<usize> {
+        let runs = |(post, _): &(Post, u64)| matches!(post, Post::Staffed(_));
+        (0..self.posts.len()).rfind(|worker| runs(&self.posts[*worker]) && !is_retired(*worker))
     }
 
     /// Keeps some workers idle. Posts accept from one of `listeners` each, round-robin. The first
@@ -267,7 +313,8 @@ impl Staff {
             return None;
         }
         if how == Gone::Retired {
-            *post = if self.control.is_empty() { Post::Vacant(now) } else { Post::Spare };
+            let comes_back = self.control.is_empty() && !self.varies;
+            *post = if comes_back { Post::Vacant(now) } else { Post::Spare };
             return None;
         }
         if let Some(at) = worker.checked_rem(self.control.len()) {
@@ -601,6 +648,29 @@ mod tests {
             assert_eq!(starts(&mut staff, now), [0]);
         }
         assert_eq!(staff.gone(0, Gone::Crashed, MS(9)), Some(0), "it is no failure");
+    }
+
+    /// Workers start and retire one by one, and a post that is free is filled again.
+    #[test]
+    fn a_varied_staff_grows_and_shrinks() {
+        let mut staff = Staff::new(4, 8000, MS(0)).varied(2);
+        assert_eq!((starts(&mut staff, 0), staff.spare()), (vec![0, 1], 2));
+        assert_eq!(staff.grow(MS(10)), Some(2));
+        assert_eq!((starts(&mut staff, 10), staff.filled(|_| false)), (vec![2], 3));
+        assert_eq!(staff.last(|_| false), Some(2));
+        let retires = |worker| worker == 2;
+        assert_eq!((staff.last(retires), staff.filled(retires)), (Some(1), 2));
+        // While it finishes, another takes its part.
+        assert_eq!((staff.grow(MS(20)), starts(&mut staff, 20)), (Some(3), vec![3]));
+        assert_eq!(staff.gone(2, Gone::Retired, MS(30)), None);
+        assert_eq!((staff.spare(), starts(&mut staff, 30)), (1, vec![]));
+        assert_eq!((staff.grow(MS(40)), staff.grow(MS(40))), (Some(2), None));
+        // One that crashes is replaced, and counts meanwhile.
+        assert_eq!(staff.gone(3, Gone::Crashed, MS(50)), Some(0));
+        assert_eq!(staff.filled(|_| false), 4);
+        assert!(staff.is_open());
+        staff.drain(MS(60));
+        assert!(!staff.is_open() && staff.spare() == 0 && staff.grow(MS(61)).is_none());
     }
 
     #[test]

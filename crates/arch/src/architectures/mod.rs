@@ -6,6 +6,7 @@ pub mod coloured;
 pub mod event;
 pub mod flash;
 pub mod hybrid;
+pub mod hybrid_adapt;
 pub mod knot;
 pub mod laio;
 pub mod mp;

@@ -407,6 +407,7 @@ impl<'a> Acceptor<'a> {
         let exclusive = self.rules.exclusive;
         let has_room = |Neighbour { slot, connections_max, .. }: &Neighbour<'_>| {
             slot.gauge(Gauge::ConnectionsOpen) < *connections_max as u64
+                && !slot.is_retired()
                 && (!exclusive || slot.listens())
         };
         self.left = (exclusive || !self.left) && self.others.iter().any(has_room);

@@ -193,6 +193,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 if self.worker.answer_bell() {
                     self.seat.iter().for_each(LoopSeat::wake_others);
                 }
+                if self.worker.around().slot.is_retired() {
+                    self.worker.retire();
+                }
                 self.stage.iter().for_each(PollStage::calls);
             }
             DISK => self.has_finished = true,

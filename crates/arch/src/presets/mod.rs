@@ -5,8 +5,8 @@ mod replicas;
 use crate::{
     Driver,
     architectures::{
-        amped, azzedin, cohort, coloured, event, flash, hybrid, knot, laio, mp, mt, readahead,
-        seda, watpipe,
+        amped, azzedin, cohort, coloured, event, flash, hybrid, hybrid_adapt, knot, laio, mp, mt,
+        readahead, seda, watpipe,
     },
 };
 
@@ -181,6 +181,17 @@ pub const ARCHITECTURES: &[Architecture] = &[
         paper: "libasync-smp: Zeldovich et al., USENIX 2003; [S] §2",
         page: "coloured",
         driver: &coloured::DRIVER,
+        axes: &[],
+    },
+    Architecture {
+        name: "hybrid-adapt",
+        family: Family::Events,
+        parent: "symped",
+        summary: "symped with more processes while they wait",
+        cite: "[E] §5.1",
+        paper: "[E] §5.1: planned there, to tune the number of processes at run time",
+        page: "hybrid-adapt",
+        driver: &hybrid_adapt::DRIVER,
         axes: &[],
     },
     Architecture {

@@ -67,6 +67,7 @@ fn every_name_sets_what_it_stands_for() {
         ("n-copy", "event.copies=0 event.processes=1 event.pin=cpu".to_owned()),
         ("sped-readahead", "event.processes=1".to_owned()),
         ("coloured", String::new()),
+        ("hybrid-adapt", String::new()),
         ("amped", "event.processes=1".to_owned()),
         ("flash-1999", flash("mincore")),
         ("flash-linux", flash("mapped")),

@@ -13,8 +13,9 @@ use regatta_testkit::folder::Folder;
 use std::{os::fd::AsFd, path::Path, thread};
 
 /// An architecture of each driver but flash's.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "sped",
+    "hybrid-adapt",
     "sped-readahead",
     "coloured",
     "amped",

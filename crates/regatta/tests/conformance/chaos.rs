@@ -132,6 +132,8 @@ const RELATIVES: &[Variant] = &[
     row("sped_readahead", "sped-readahead", &["event.poller=epoll-edge", "readahead.wait_ms=2",
         "readahead.chunk_bytes=65536"], EVERYTHING),
     row("coloured", "coloured", &["coloured.loops=3", "event.poller=epoll"], EVERYTHING),
+    row("hybrid_adapt", "hybrid-adapt", &["staff.processes_min=2", "staff.period_ms=200",
+        "event.poller=epoll-edge"], EDGES),
     row("amped_threads", "amped", &["event.poller=epoll"], EVERYTHING),
     row("amped_processes", "amped", &["event.poller=poll", "amped.helper_kind=processes",
         "amped.chunk_bytes=65536"], EVERYTHING),

@@ -53,7 +53,7 @@ fn all_wait_for_an_open(name: &str) {
 }
 
 /// The variant under another plan.
-fn start_under(variant: &Variant, plan: &'static str) -> Server {
+pub(crate) fn start_under(variant: &Variant, plan: &'static str) -> Server {
     Launch::new(&Variant { faults: Some(plan), ..*variant }, common()).start()
 }
 

@@ -81,6 +81,7 @@ mod targets;
 mod threads;
 mod tls;
 mod variants;
+mod varied;
 mod watpipe;
 
 use std::process::ExitCode;

@@ -184,6 +184,12 @@ const ASKS_EARLY: Set = cases! {
     disk: a_piece_is_waited_for_and_a_cached_body_is_not;
 };
 
+/// systems.md §2.20: processes come and go with waits for the disk.
+const VARIED: Set = cases! {
+    varied: as_many_begin_as_should_at_least one_starts_for_each_wait_and_retires_after_it
+        a_frozen_number_stays;
+};
+
 /// systems.md §2.19, libasync-smp: event loops in several threads.
 const COLOURED: Set = cases! {
     coloured: a_thread_and_a_poller_for_each_loop an_idle_loop_takes_connections
@@ -407,6 +413,7 @@ pub(crate) const ROWS: &[(&str, &[Set])] = &[
     ("n_copy_steered", &[TOGETHER, LOOPED, NONBLOCKING, FOLLOWED]),
     ("sped_readahead", &[TOGETHER, LOOPED, ONE_QUEUE, ALONE, NONBLOCKING, ASKS_EARLY]),
     ("coloured", &[TOGETHER, LOOPED, NONBLOCKING, COLOURED, FOLLOWED]),
+    ("hybrid_adapt", &[TOGETHER, LOOPED, ONE_QUEUE, SENDS_ALIKE, VARIED, FOLLOWED]),
     ("amped_threads", &[ALWAYS, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING, HELPERS, ONE_KIND,
         HOSTED]),
     ("amped_processes", &[TOGETHER, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING, HELPERS, ONE_KIND,

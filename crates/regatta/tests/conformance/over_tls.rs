@@ -42,8 +42,9 @@ const CHOICE: Set = cases! {
 };
 
 /// A variant of each driver. Several processes share the keys of tickets in `symped`.
-pub(crate) const CHOSEN: [&str; 15] = [
+pub(crate) const CHOSEN: [&str; 16] = [
     "sped_epoll",
+    "hybrid_adapt",
     "sped_readahead",
     "coloured",
     "symped",
@@ -102,7 +103,8 @@ const LEFT_OUT: &[LeftOut] = &[
         why: "the load is in the clear, and the shared cache knows no connections",
     },
     LeftOut {
-        cases: "adapt:: cohort:: coloured:: disk:: fibers:: flash:: means:: pool:: seda:: watpipe::",
+        cases: "adapt:: cohort:: coloured:: disk:: fibers:: flash:: means:: pool:: seda:: varied:: \
+                watpipe::",
         why: "structure, shown by counts of calls, visits, reads or sends of requests in the clear",
     },
 ];

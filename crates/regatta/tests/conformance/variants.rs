@@ -32,6 +32,9 @@ pub(crate) const VARIANTS: &[Variant] = &[
     row("n_copy_steered", "n-copy", &["event.partition=steer-cpu", "event.poller=epoll"]),
     row("sped_readahead", "sped-readahead", &["event.poller=epoll", "readahead.wait_ms=5"]),
     row("coloured", "coloured", &["coloured.loops=2", "event.poller=epoll-edge"]),
+    // Cases of full servers count on the connections of all processes.
+    row("hybrid_adapt", "hybrid-adapt", &["staff.processes_min=2", "staff.processes_max=2",
+        "event.poller=epoll"]),
     row("amped_threads", "amped", &["event.poller=epoll", "amped.helper_kind=threads"]),
     row("amped_processes", "amped", &["event.poller=epoll-edge", "amped.helper_kind=processes"]),
     // Like Flash.

@@ -20,7 +20,7 @@ use regatta_sys::{
 use std::{fmt, path::Path};
 
 const CACHE_KEY: &str = "cache.bytes_max";
-const SCHEDULERS_KEYS: [&str; 2] = ["fiber.schedulers", "coloured.loops"];
+const SCHEDULERS_KEYS: [&str; 3] = ["fiber.schedulers", "coloured.loops", "staff.processes_min"];
 /// Maximum of the option.
 const SCHEDULERS_MAX: u64 = 1024;
 
@@ -149,8 +149,8 @@ pub(super) fn list_named(said: &Said, architecture: &Architecture) -> Vec<Chosen
     architecture.axes.iter().filter(holds).map(chosen).collect()
 }
 
-/// Gives user threads, or event loops, a kernel thread for each processor, if their number was left
-/// open.
+/// Gives each processor a kernel thread with user threads or an event loop, or a process, if their
+/// number was left open.
 pub(super) fn schedulers(
     said: &mut Said,
     architecture: &Architecture,
