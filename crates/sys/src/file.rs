@@ -5,7 +5,9 @@ use crate::{
 };
 use regatta_op::{Fault, File, FileId, Modified, OpenFault, OpenReq};
 use rustix::{
-    fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags},
+    fs::{
+        Access, AtFlags, CWD, FileType, FsWord, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags,
+    },
     io::Errno,
 };
 use std::{
@@ -131,6 +133,51 @@ impl StaticFile {
             FileType::Directory => Ok(None),
             _ => Err(OpenFault::NotAFile),
         }
+    }
+}
+
+/// File system of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Device, as in [`FileId`].
+    pub device: u64,
+    /// Whether a file whose name and inode are in memory opens without a wait. A file system that
+    /// asks another machine or process (NFS, FUSE) waits for it in every open.
+    pub opens_in_memory: bool,
+}
+
+/// Types of file systems that open without a wait (statfs(2)). Others ask, or are not known.
+const OPEN_IN_MEMORY: [FsWord; 14] = [
+    0x0000_ef53, // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683e, // btrfs
+    0x2fc1_2fc1, // zfs
+    0xca45_1a4e, // bcachefs
+    0xf2f5_2010, // f2fs
+    0x0102_1994, // tmpfs
+    0x8584_58f6, // ramfs
+    0x794c_7630, // overlayfs
+    0x7371_7368, // squashfs
+    0xe0f5_e1e2, // erofs
+    0x0000_9660, // isofs
+    0x0000_4d44, // vfat
+    0x2011_bab0, // exfat
+];
+
+/// Major and minor number of a device.
+#[must_use]
+pub fn device_numbers(device: u64) -> (u32, u32) {
+    (rustix::fs::major(device), rustix::fs::minor(device))
+}
+
+impl StaticFile {
+    /// File system that the file is on. May wait for it (fstatfs(2)).
+    ///
+    /// # Errors
+    /// The file system does not answer.
+    pub fn file_system(&self) -> io::Result<FileSystem> {
+        let opens_in_memory = OPEN_IN_MEMORY.contains(&rustix::fs::fstatfs(self)?.f_type);
+        Ok(FileSystem { device: self.id().device, opens_in_memory })
     }
 }
 
@@ -296,6 +343,12 @@ impl Root {
         iter::once(self).chain(&*self.others)
     }
 
+    /// Device that the root is on, as memory knows it. Never waits.
+    #[must_use]
+    pub fn device(&self) -> Option<u64> {
+        device(&self.fd)
+    }
+
     /// The root of this number.
     #[must_use]
     pub fn nth(&self, number: usize) -> Option<&Self> {
@@ -424,10 +477,16 @@ impl AsFd for Root {
 /// Flags to open a root with.
 const ROOT_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Facts of a directory in memory: never waits for a file server.
+/// Facts of a file or directory in memory: never waits for a file server.
 fn facts(fd: &OwnedFd) -> Result<Statx, Errno> {
     let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     rustix::fs::statx(fd, c"", how, StatxFlags::INO | StatxFlags::NLINK)
+}
+
+/// Device of a file or folder, as memory knows it. Never waits.
+pub(crate) fn device(fd: &OwnedFd) -> Option<u64> {
+    let facts = facts(fd).ok()?;
+    Some(rustix::fs::makedev(facts.stx_dev_major, facts.stx_dev_minor))
 }
 
 fn same_file(a: &OwnedFd, b: &OwnedFd) -> Option<bool> {

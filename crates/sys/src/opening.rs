@@ -1,7 +1,11 @@
 //! Opening a path below the root and its siblings: the sequence of calls, and the results that
 //! follow from theirs. The caller makes the calls and waits for them.
 use crate::{
-    Root, StaticFile, file::open_fault, hook, hook::Call, retry_interrupted, simulated_disk,
+    Root, StaticFile,
+    file::{device, open_fault},
+    hook,
+    hook::Call,
+    retry_interrupted, simulated_disk,
 };
 use regatta_op::{Coding, OpenFault, OpenReq, Opened};
 use rustix::{
@@ -10,7 +14,7 @@ use rustix::{
 };
 use std::{
     ffi::CStr,
-    io,
+    io, iter,
     os::fd::{AsFd, OwnedFd},
 };
 
@@ -69,6 +73,16 @@ pub fn open_below(root: &Root, req: &OpenReq, rules: OpenRules) -> OpenResult {
 /// [`open_below`] as far as it needs no disk: `None` if it would block, or might (`RESOLVE_CACHED`,
 /// openat2(2)). All results come from memory, the facts of the file included.
 pub fn open_cached(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<OpenResult> {
+    open_in_memory(root, req, rules.resolve() | ResolveFlags::CACHED)
+}
+
+/// [`open_cached`] for paths that stay on the mount of their root: `None` also if the path, or a
+/// sibling, leads to another mount (`RESOLVE_NO_XDEV`) or out of the root.
+pub fn open_cached_on_mount(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<OpenResult> {
+    open_in_memory(root, req, rules.resolve() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV)
+}
+
+fn open_in_memory(root: &Root, req: &OpenReq, how: ResolveFlags) -> Option<OpenResult> {
     let (root, path) = root.place(req);
     if path.is_empty() {
         return Some(Ok(Opened::Directory));
@@ -76,18 +90,33 @@ pub fn open_cached(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<OpenR
     if hook::blocks() {
         return None;
     }
-    let how = rules.resolve() | ResolveFlags::CACHED;
+    let stays = how.contains(ResolveFlags::NO_XDEV);
     let mut opening = Opening::new(root);
     loop {
         let Next::Below(suffix, flags) = opening.next() else { return None };
         let result = open_path(root, path, suffix, flags, how);
-        if needs_disk(&result) {
+        if needs_disk(&result) || stays && matches!(result, Err(Errno::XDEV)) {
             return None;
         }
         if let Some(found) = opening.take(result, root, req) {
             return Some(found);
         }
     }
+}
+
+/// Device of the deepest folder on a path, or of its file, that memory knows; `None` if it knows
+/// none below the root. Never waits for a disk.
+#[must_use]
+pub fn known_device(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<u64> {
+    let (root, path) = root.place(req);
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    let ends = iter::once(path.len()).chain(slashes.rev()).filter(|end| *end > 0);
+    let how = rules.resolve() | ResolveFlags::CACHED;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    ends.map(|end| open_path(root, &path[..end], "", flags, how)).find_map(|found| {
+        let found = found.ok()?;
+        device(&found)
+    })
 }
 
 /// Whether memory knows that the path itself exists, or that it does not. Its siblings are in the
@@ -291,7 +320,7 @@ mod tests {
     use super::*;
     use crate::folder::Folder;
     use regatta_op::Codings;
-    use std::{fs, os::unix::fs::symlink};
+    use std::{fs, os::unix::fs::symlink, path::Path};
 
     /// A file missing in the old root is not reported as missing once another thread has replaced
     /// the root, although the path names the new one by then.
@@ -316,6 +345,28 @@ mod tests {
         };
         assert!(matches!(missing(&mut early), Some(Err(OpenFault::RootReplaced))));
         assert!(matches!(missing(&mut late), Some(Err(OpenFault::NotFound))));
+    }
+
+    /// `/proc` is a mount of its own everywhere.
+    #[test]
+    fn paths_to_another_mount_are_known_by_its_device() {
+        let folder = Folder::new("mounts");
+        fs::write(folder.join("page"), b"x").unwrap();
+        let rules = OpenRules::default();
+        let [top, proc, own] = [Path::new("/"), Path::new("/proc"), &folder]
+            .map(|path| Root::open(path).unwrap());
+        for (root, path, device) in [
+            (&top, "proc", proc.device()),
+            (&top, "proc/version", proc.device()),
+            (&top, "proc/none/at/all", proc.device()),
+            (&own, "page", own.device()),
+            (&own, "none/at/all", None),
+        ] {
+            let req = OpenReq { path: path.as_bytes().into(), siblings: Codings::NONE };
+            assert_eq!(known_device(root, &req, rules), device, "{path}");
+            let found = open_cached_on_mount(root, &req, rules);
+            assert_eq!(found.is_some(), path == "page", "{path}: {found:?}");
+        }
     }
 
     /// A root that nothing can replace makes no request wait for ever.

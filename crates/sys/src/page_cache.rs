@@ -66,10 +66,34 @@ pub(crate) fn pages_absent(file: &StaticFile, at: u64, len: u64) -> Option<u64> 
 /// counts as there.
 #[must_use]
 pub fn by_cachestat(file: &StaticFile, at: u64, len: u64) -> Resident {
-    const SYS_CACHESTAT: libc::c_long = 451;
     if hook::cold_us(file.id().inode) > 0 {
         return Resident::No;
     }
+    match pages_cached(file, at, len) {
+        Some(cached) if cached >= pages_of(at, len) => Resident::Yes,
+        Some(_) => Resident::No,
+        None => Resident::Unknown,
+    }
+}
+
+/// Whether the page cache has some pages of a range and lacks others (cachestat(2)); `None` if this
+/// process neither owns the file nor may write to it. Overlays have no pages of their own, so no
+/// page at all is no gap.
+#[must_use]
+pub fn has_gap(file: &StaticFile, at: u64, len: u64) -> Option<bool> {
+    let cached = pages_cached(file, at, len)?;
+    Some(cached > 0 && cached < pages_of(at, len))
+}
+
+/// Number of pages in which a range lies.
+const fn pages_of(at: u64, len: u64) -> u64 {
+    let len = if len == 0 { 1 } else { len };
+    (at + len).div_ceil(PAGE) - at / PAGE
+}
+
+/// Number of pages of a range that the page cache has; `None` if the system does not say.
+fn pages_cached(file: &StaticFile, at: u64, len: u64) -> Option<u64> {
+    const SYS_CACHESTAT: libc::c_long = 451;
     let range = [at, len.max(1)];
     let mut found = [0u64; 5];
     // SAFETY: the kernel reads two integers, offset and length, and writes five
@@ -83,12 +107,7 @@ pub fn by_cachestat(file: &StaticFile, at: u64, len: u64) -> Resident {
             0_u32,
         )
     };
-    let pages = (at + range[1]).div_ceil(PAGE) - at / PAGE;
-    match asked {
-        0 if found[0] >= pages => Resident::Yes,
-        0 => Resident::No,
-        _ => Resident::Unknown,
-    }
+    (asked == 0).then_some(found[0])
 }
 
 /// Reads a range, piece by piece, into a scratch buffer. Stops where the file ends.
