@@ -1,14 +1,17 @@
 //! Controllers of stages, after Sandstorm's (mdwelsh/seda). Each sees what a stage has done lately,
-//! and sets its number of threads, its batch, or the rate of admission. They are pure: time and
-//! chance are arguments, so that a recorded trace replays.
+//! and sets its number of threads, its batch, or the rate of admission. A controller of ours sets
+//! the number of helpers of a mount. They are pure: time and chance are arguments, so that a
+//! recorded trace replays.
 mod admission;
 mod batches;
+mod helper_count;
 mod pools;
 
 pub use admission::{
     AgeRules, Bucket, Direct, DirectRules, Multiclass, Proportional, QueueMax, QueueMaxRules,
 };
 pub use batches::{BatchRules, Batching};
+pub use helper_count::{HelperCount, HelperDecision, HelperReason, HelperRules, HelperSample};
 pub use pools::{PoolRules, PoolSize};
 
 use std::fmt;

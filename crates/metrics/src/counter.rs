@@ -277,6 +277,8 @@ counters! {
         "Tasks to bring a range of a file into the page cache that will be sent.";
     HelperTasksSelf "helper_tasks_self" "count" Sum
         "Tasks that the event loop performed itself because no helper could be started.";
+    HelperTasksRefused "helper_tasks_refused" "count" Sum
+        "Opens that auto refused because `auto.queue_max` tasks waited for the helpers of a mount.";
     HelperQueueMax "helper_queue_max" "count" Max
         "The most tasks that waited for a helper at once.";
     HelperQueueSum "helper_queue_sum" "count" Sum
@@ -382,7 +384,8 @@ counters! {
     StageNs "stage_ns" "ns" Sum "Time that threads of a stage worked on batches.";
     StageRefused "stage_refused" "count" Sum
         "Requests that a stage refused, because its queue was full or it admits fewer.";
-    Decisions "decisions" "count" Sum "Decisions of a stage's controller.";
+    Decisions "decisions" "count" Sum
+        "Decisions of controllers: of a stage, or of the helpers of a mount.";
     DecisionsChanged "decisions_changed" "count" Sum "Of those, the ones that changed something.";
     BarrierBatches "barrier_batches" "count" Sum
         "Batches after which a stage waited until all of the batch had come back.";
@@ -423,6 +426,21 @@ counters! {
         "Disk operations that completed in the call that submitted them.";
     LaioDeferred "laio_deferred" "count" Sum
         "Disk operations that would have blocked and were continued elsewhere.";
+
+    AutoHelpersAdded "auto_helpers_added" "count" Sum
+        "Helpers that the controllers of `auto` allowed more, those at the start included.";
+    AutoHelpersRemoved "auto_helpers_removed" "count" Sum
+        "Helpers that the controllers of `auto` allowed less.";
+    AutoGrown "auto_grown" "count" Sum
+        "Decisions for more helpers of a mount, because tasks waited too long for one.";
+    AutoShrunk "auto_shrunk" "count" Sum
+        "Decisions for fewer helpers of a mount, because most had nothing to do.";
+    AutoUndone "auto_undone" "count" Sum
+        "Decisions for fewer helpers of a mount, because more had not completed more tasks.";
+    AutoAtMost "auto_at_most" "count" Sum
+        "Decisions for no more helpers although tasks waited, because of `auto.helpers_max`.";
+    AutoHung "auto_hung" "count" Sum
+        "Decisions for no more helpers although tasks waited, because the mount completed none.";
 
     StallOpen "stall_open" "count" Sum
         "Turns that spent `event.stall_us` or more on files, most of it on opening.";
@@ -592,6 +610,8 @@ gauges! {
         "Bytes of files that workers have copied out of a shared cache for their own use.";
     HelpersOpen "helpers_open" "count" HelpersStarted - HelpersStopped HelpersLost,
         "Helpers, busy or idle.";
+    AutoHelpers "auto_helpers" "count" AutoHelpersAdded - AutoHelpersRemoved,
+        "Helpers that `auto` allows, of all mounts.";
     MapsOpen "maps_open" "count" MapsAdded - MapsRemoved, "Chunks of files that are mapped.";
     MapBytes "map_bytes" "bytes" MapBytesAdded - MapBytesRemoved,
         "Bytes of chunks of files that are mapped.";

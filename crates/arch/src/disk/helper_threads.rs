@@ -2,12 +2,13 @@
 //! passed.
 use crate::disk::helpers::{HelperPool, HelperTask, TaskResult};
 use crate::drive::perform::{self, Below};
-use regatta_sys::{Bell, OpenRules, Root, touch};
+use regatta_op::Opened;
+use regatta_sys::{Bell, FileSystem, OpenRules, Root, touch};
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
     sync::{
-        Arc,
+        Arc, OnceLock,
         mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
     },
     thread,
@@ -23,6 +24,21 @@ const STACK_BYTES: usize = 128 << 10;
 struct Environment {
     rules: OpenRules,
     bell: Bell,
+    /// File system of the first file that was opened, if that is wanted.
+    found: Option<OnceLock<FileSystem>>,
+}
+
+impl Environment {
+    fn note(&self, result: &TaskResult) {
+        if let (Some(found), TaskResult::Opened(Ok(Opened::File { file, .. }))) =
+            (&self.found, result)
+            && found.get().is_none()
+            && let Ok(system) = file.file_system()
+        {
+            // Another helper may have been first.
+            let _ = found.set(system);
+        }
+    }
 }
 
 type HelperResult = (usize, Option<TaskResult>);
@@ -46,7 +62,23 @@ impl<'a> HelperThreads<'a> {
     /// # Errors
     /// No descriptors left.
     pub fn new(root: &'a Root, rules: OpenRules) -> io::Result<Self> {
-        let environment = Arc::new(Environment { rules, bell: Bell::new()? });
+        Self::with(root, rules, None)
+    }
+
+    /// No threads yet. The first that opens a file finds out what file system it is on.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn noting(root: &'a Root, rules: OpenRules) -> io::Result<Self> {
+        Self::with(root, rules, Some(OnceLock::new()))
+    }
+
+    fn with(
+        root: &'a Root,
+        rules: OpenRules,
+        found: Option<OnceLock<FileSystem>>,
+    ) -> io::Result<Self> {
+        let environment = Arc::new(Environment { rules, bell: Bell::new()?, found });
         let (results, done) = channel();
         Ok(Self { root, theirs: None, environment, inboxes: Vec::new(), results, done })
     }
@@ -97,6 +129,10 @@ impl HelperPool for HelperThreads<'_> {
     fn source(&self) -> BorrowedFd<'_> {
         self.environment.bell.as_fd()
     }
+
+    fn file_system(&self) -> Option<FileSystem> {
+        self.environment.found.as_ref()?.get().copied()
+    }
 }
 
 /// Runs a helper.
@@ -111,6 +147,7 @@ fn help(
     for task in tasks {
         // It closes the task's files too: the loop does not.
         let outcome = run(task, Below { root, rules: environment.rules }, &mut scratch);
+        environment.note(&outcome);
         if results.send((helper, Some(outcome))).is_err() {
             return;
         }

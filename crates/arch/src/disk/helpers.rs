@@ -16,7 +16,7 @@ use crate::drive::{
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, OpenReq, ReadReq, Ticket};
-use regatta_sys::{OpenResult, Read, StaticFile, clock};
+use regatta_sys::{FileSystem, OpenResult, Read, StaticFile, clock};
 use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 
 /// Helpers that may die with a task before the loop runs it itself.
@@ -157,6 +157,10 @@ pub trait HelperPool {
     fn next_result(&mut self) -> Option<(usize, Option<TaskResult>)>;
     /// Readable while there may be a result.
     fn source(&self) -> BorrowedFd<'_>;
+    /// File system of the first file that a helper opened, where the pool notes it.
+    fn file_system(&self) -> Option<FileSystem> {
+        None
+    }
 }
 
 /// Limits on the number of helpers, and on how long they are waited for and kept.
@@ -204,7 +208,21 @@ pub struct Helpers<'a, C> {
     idle: Vec<IdleHelper>,
     /// Number of helpers.
     count: usize,
+    work: HelperWork,
     tally: Tally<'a>,
+}
+
+/// Work of all helpers of a loop so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HelperWork {
+    /// Tasks that were assigned to a helper.
+    pub assigned: u64,
+    /// Time that these waited before.
+    pub waited_ns: u64,
+    /// Tasks that helpers completed.
+    pub done: u64,
+    /// Time that helpers spent on these.
+    pub busy_ns: u64,
 }
 
 /// A helper without a task.
@@ -231,8 +249,47 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
             leaving: 0,
             idle,
             count: 0,
+            work: HelperWork::default(),
             tally,
         }
+    }
+
+    /// The pool.
+    pub const fn pool(&self) -> &C {
+        &self.pool
+    }
+
+    /// Work so far.
+    pub const fn work(&self) -> HelperWork {
+        self.work
+    }
+
+    /// The most helpers at the same time.
+    pub const fn helpers_max(&self) -> usize {
+        self.limits.helpers_max
+    }
+
+    /// Sets the most helpers, and keeps half of them when they are idle. Busy ones beyond that stop
+    /// after their tasks.
+    pub fn resize(&mut self, helpers_max: usize) {
+        self.limits.helpers_max = helpers_max;
+        self.limits.helpers_idle_max = helpers_max.div_ceil(2);
+        let now = clock::nanos();
+        while self.counted() > helpers_max && !self.idle.is_empty() {
+            let idle = self.idle.remove(0);
+            self.stop(idle, now);
+        }
+        self.dispatch();
+    }
+
+    /// Number of tasks that wait for a helper.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether a task waits or is being performed.
+    pub fn has_tasks(&self) -> bool {
+        !self.queue.is_empty() || self.count > self.idle.len()
     }
 
     /// Queues a task.
@@ -313,7 +370,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
             };
             self.tally.add(Counter::HelperCompletions, 1);
             let now = clock::nanos();
-            if self.has_left(helper) {
+            if self.has_left(helper) || self.counted() > self.limits.helpers_max {
                 self.stop(IdleHelper { helper, since: now }, now);
             } else {
                 self.idle.push(IdleHelper { helper, since: now });
@@ -321,7 +378,10 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
             self.dispatch();
             self.stop_idle(now);
             if let Some(job) = job {
-                self.tally.add(Counter::HelperBusyNs, now.saturating_sub(job.since));
+                let took = now.saturating_sub(job.since);
+                self.tally.add(Counter::HelperBusyNs, took);
+                self.work.done += 1;
+                self.work.busy_ns += took;
                 return Some((job, Some(outcome)));
             }
         }
@@ -418,7 +478,10 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
                 Ok(()) => {
                     let now = clock::nanos();
                     self.tally.add(Counter::HelperIdleNs, now.saturating_sub(since));
-                    self.tally.add(Counter::HelperWaitNs, now.saturating_sub(job.since));
+                    let waited = now.saturating_sub(job.since);
+                    self.tally.add(Counter::HelperWaitNs, waited);
+                    self.work.assigned += 1;
+                    self.work.waited_ns += waited;
                     job.since = now;
                     self.busy[helper] = Some(job);
                 }
@@ -622,6 +685,25 @@ mod tests {
             assert_eq!(finish(&mut helpers, &[0]), [0]);
             assert_eq!(helpers.counted(), LIMITS.helpers_max);
             assert!(!helpers.pool.there[0], "it has left");
+        });
+    }
+
+    #[test]
+    fn helpers_beyond_a_new_limit_stop_after_their_tasks() {
+        with(LIMITS, true, |mut helpers, tally| {
+            (0..5).for_each(|key| helpers.submit(job(key)).unwrap());
+            helpers.resize(4);
+            assert_eq!((helpers.count, helpers.queue.len()), (4, 1), "two more at once");
+            helpers.resize(1);
+            assert_eq!(helpers.count, 4, "all are busy");
+            assert_eq!(finish(&mut helpers, &[0, 1, 2]), [0, 1, 2]);
+            assert_eq!((helpers.count, helpers.queue.len()), (1, 1));
+            assert_eq!(finish(&mut helpers, &[3, 3]), [3, 4]);
+            helpers.resize(2);
+            assert_eq!((helpers.count, helpers.idle.len()), (1, 1), "none is started without work");
+            let HelperWork { assigned, done, .. } = helpers.work();
+            assert_eq!((assigned, done, helpers.has_tasks()), (5, 5, false));
+            assert_eq!(tally.slot().get(Counter::HelpersStopped), 3);
         });
     }
 

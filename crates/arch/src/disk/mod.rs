@@ -4,4 +4,6 @@ pub mod at_once;
 pub mod helper_processes;
 pub mod helper_threads;
 pub mod helpers;
+pub mod mounts;
+pub mod probed;
 pub mod waiters;
