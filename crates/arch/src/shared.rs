@@ -37,7 +37,7 @@ options! {
         long: "`descriptors-and-cache`: one table of descriptors, made with clone(2), and one \
                cache in shared memory ([E] §5.2). `limits.connections_max` and \
                `cache.descriptors_max` are then totals of all processes. It cannot be combined \
-               with amped, flash and laio.",
+               with amped, auto, flash and laio.",
     },
     lock: Locking = OptionSpec {
         key: "shared.lock",

@@ -13,6 +13,7 @@ use std::{
 const PAGES: &[(&str, &str)] = &[
     ("accept-strategies", include_str!("../../../docs/arch/accept-strategies.md")),
     ("amped", include_str!("../../../docs/arch/amped.md")),
+    ("auto", include_str!("../../../docs/arch/auto.md")),
     ("bio", include_str!("../../../docs/arch/bio.md")),
     ("cohort", include_str!("../../../docs/arch/cohort.md")),
     ("cohort-sandstorm", include_str!("../../../docs/arch/cohort-sandstorm.md")),

@@ -353,8 +353,8 @@ mod tests {
         let folder = Folder::new("mounts");
         fs::write(folder.join("page"), b"x").unwrap();
         let rules = OpenRules::default();
-        let [top, proc, own] = [Path::new("/"), Path::new("/proc"), &folder]
-            .map(|path| Root::open(path).unwrap());
+        let [top, proc, own] =
+            [Path::new("/"), Path::new("/proc"), &folder].map(|path| Root::open(path).unwrap());
         for (root, path, device) in [
             (&top, "proc", proc.device()),
             (&top, "proc/version", proc.device()),

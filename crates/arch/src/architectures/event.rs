@@ -57,14 +57,22 @@ fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
 /// Disk of a loop, or the error that prevents it.
 type Made<'a> = Result<Box<dyn Disk + 'a>, WorkError>;
 
-/// Makes the disk below the root of its worker, with its tally. The worker may be one of a crew.
+/// Makes the disk of a worker from what the worker has. The worker may be one of a crew.
 type MakeDisk<'a, 'b> =
-    Box<dyn FnOnce(&'a Root, Tally<'a>, Option<&'static Member>) -> Made<'a> + 'b>;
+    Box<dyn for<'o> FnOnce(&'o Own<'a>, Option<&'static Member>) -> Made<'o> + 'b>;
 
-/// [`work`], with a disk that is made in the worker.
+/// [`work`], with a disk that is made in the worker: below its root, and with its tally.
 pub(crate) fn work_with<'a>(
     of: EventWorker<'a, '_>,
     disk: impl FnOnce(&'a Root, Tally<'a>, Option<&'static Member>) -> Made<'a>,
+) -> Result<(), WorkError> {
+    work_owning(of, move |own, member| disk(own.root, own.tally, member))
+}
+
+/// [`work_with`], with a disk that may also use the log of the worker.
+pub(crate) fn work_owning<'a>(
+    of: EventWorker<'a, '_>,
+    disk: impl for<'o> FnOnce(&'o Own<'a>, Option<&'static Member>) -> Made<'o>,
 ) -> Result<(), WorkError> {
     let (disk, options) = (Box::new(disk), of.options);
     match options.poller {
@@ -125,7 +133,7 @@ fn run<'a, P: Poller>(
     disk: MakeDisk<'a, '_>,
 ) -> Result<(), WorkError> {
     let EventWorker { env, worker, options, visits } = of;
-    let mut disk = disk(own.root, own.tally, shared.map(SharedCache::member))?;
+    let mut disk = disk(own, shared.map(SharedCache::member))?;
     let connections_max = env.shares[worker].connections_max;
     let (mode, exclusive) = (options.mode(), options.is_exclusive());
     let accept = AcceptOptions::read(&env.settings);

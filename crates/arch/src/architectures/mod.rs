@@ -1,5 +1,6 @@
 //! Drivers: ways to run connections, each named after the architecture that uses it first.
 pub mod amped;
+pub mod auto;
 pub mod azzedin;
 pub mod cohort;
 pub mod coloured;

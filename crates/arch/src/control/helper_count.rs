@@ -297,8 +297,7 @@ mod tests {
     fn idle_helpers_become_fewer_and_never_too_few() {
         let mut mount = Mount::new();
         mount.sample.helpers = 16;
-        let decided: Vec<_> =
-            (0..70).filter_map(|_| mount.step(Load(1, 10, 1000, 0))).collect();
+        let decided: Vec<_> = (0..70).filter_map(|_| mount.step(Load(1, 10, 1000, 0))).collect();
         assert_eq!(decided[..4], [(12, Idle), (9, Idle), (7, Idle), (6, Idle)]);
         assert_eq!(decided[4..], [(5, Idle), (4, Idle), (4, Steady)]);
     }

@@ -157,9 +157,8 @@ impl<'a, C: HelperPool> Mounts<'a, C> {
         let mut at = self.mounts.len();
         if at >= MOUNTS_MAX {
             let mut places = 0..at;
-            let is_free = |at: &usize| {
-                !self.roots.contains(at) && !self.mounts[*at].helpers.has_tasks()
-            };
+            let is_free =
+                |at: &usize| !self.roots.contains(at) && !self.mounts[*at].helpers.has_tasks();
             at = places.find(is_free).ok_or(io::ErrorKind::QuotaExceeded)?;
         }
         let rules = self.control.rules;
@@ -313,8 +312,8 @@ mod tests {
         at_once::schedule::Folder,
         helpers::{HelperTask, Purpose, schedule::RandomHelpers},
     };
-    use regatta_metrics::Counter;
     use crate::testing::dice::Dice;
+    use regatta_metrics::Counter;
     use regatta_metrics::Gauge;
     use regatta_op::{Codings, Now, Ticket};
     use regatta_origin::{Log, NoLog, Record};
@@ -401,8 +400,7 @@ mod tests {
             let log = Notices::default();
             controlled(mode, &log, |mut mounts, tally| {
                 load(&mut mounts, wait_ms);
-                let counters =
-                    [Counter::Decisions, Counter::DecisionsChanged, Counter::AutoGrown];
+                let counters = [Counter::Decisions, Counter::DecisionsChanged, Counter::AutoGrown];
                 let get = |counter| tally.slot().get(counter);
                 assert_eq!(counters.map(get), counted, "{mode:?} {wait_ms}");
                 assert_eq!(mounts.mounts[0].helpers_max(), helpers, "{mode:?} {wait_ms}");

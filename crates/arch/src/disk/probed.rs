@@ -44,9 +44,9 @@ impl Probed {
 /// Index and hash of a chunk. Two chunks with the same hash are taken for one: a send then waits
 /// for the disk once.
 fn place(FileId { device, inode, .. }: FileId, chunk: u64) -> (usize, u64) {
-    let mixed = [device, inode, chunk].iter().fold(0u64, |hash, part| {
-        (hash.rotate_left(26) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    });
+    let mixed = [device, inode, chunk]
+        .iter()
+        .fold(0u64, |hash, part| (hash.rotate_left(26) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let hash = mixed ^ mixed >> 32;
     (usize::try_from(hash % ENTRIES as u64).unwrap_or(0), hash)
 }

@@ -1,7 +1,7 @@
 //! Layouts of workers over addresses and processors, and refused options.
 use super::*;
 use crate::{
-    architectures::{amped, event, laio, mp, mt},
+    architectures::{amped, auto, event, laio, mp, mt},
     conn::accept,
     options::{Kind, OptionSpec},
     testing::settings,
@@ -296,7 +296,7 @@ fn helpers_do_not_open_files_for_a_crew() {
     let settings = settings(event::DRIVER.options, &[("event.share", "descriptors-and-cache")]);
     let listen = [clear("127.0.0.1:80")];
     assert!(Layout::plan(&event::DRIVER, &settings, &listen, &[0], 1).is_ok());
-    for driver in [&amped::DRIVER, &laio::DRIVER] {
+    for driver in [&amped::DRIVER, &laio::DRIVER, &auto::DRIVER] {
         let fault = Layout::plan(driver, &settings, &listen, &[0], 1).unwrap_err();
         assert_eq!(fault.key, "event.share");
         assert!(fault.message.contains("shared-symped"), "{fault}");

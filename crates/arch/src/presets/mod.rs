@@ -5,8 +5,8 @@ mod replicas;
 use crate::{
     Driver,
     architectures::{
-        amped, azzedin, cohort, coloured, event, flash, hybrid, hybrid_adapt, knot, laio, mp, mt,
-        readahead, seda, watpipe,
+        amped, auto, azzedin, cohort, coloured, event, flash, hybrid, hybrid_adapt, knot, laio, mp,
+        mt, readahead, seda, watpipe,
     },
 };
 
@@ -237,6 +237,17 @@ pub const ARCHITECTURES: &[Architecture] = &[
         page: "laio",
         driver: &laio::DRIVER,
         axes: &[("event.processes", "1")],
+    },
+    Architecture {
+        name: "auto",
+        family: Family::Helpers,
+        parent: "amped",
+        summary: "a loop per processor; helpers for cold files",
+        cite: "ours",
+        paper: "ours, after [S] §8: no server is best both cached and on a disk",
+        page: "auto",
+        driver: &auto::DRIVER,
+        axes: &[],
     },
     Architecture {
         name: "cohort",

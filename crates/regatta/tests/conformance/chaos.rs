@@ -157,6 +157,9 @@ const RELATIVES: &[Variant] = &[
         "cache.enabled=false"], EDGES),
     row("laio_pair", "laio", &["event.processes=2", "event.poller=select", "laio.chunk_bytes=16384",
         "accept.eager_write=false", "accept.count=1"], EVERYTHING),
+    row("auto", "auto", &["event.processes=1", "event.poller=epoll-edge"], EVERYTHING),
+    row("auto_uncached", "auto", &["event.processes=1", "event.poller=poll", "auto.probe_ms=0",
+        "auto.chunk_bytes=65536", "auto.helpers_max=2", "cache.enabled=false"], EDGES),
     row("cohort", "cohort", &["event.processes=1", "event.poller=epoll"], EVERYTHING),
     // A blocking call never finds nothing to do.
     row("mp", "mp", &["limits.connections_max=64", "mp.start=60", "mp.spare_max=60"], EDGES),

@@ -68,6 +68,26 @@ pub(crate) fn a_piece_is_waited_for_and_a_cached_body_is_not(variant: &Variant) 
     assert!(begun.elapsed() >= Duration::from_millis(20 * 20), "in {:?}", begun.elapsed());
 }
 
+/// Helpers are threads of the mount that is served, few at the start. Once one of them has opened a
+/// file, opens and sends from memory need none.
+pub(crate) fn helpers_serve_what_is_not_in_memory(variant: &Variant) {
+    let server = Launch::new(variant, common()).sets(&UNCACHED).start();
+    let main = worker(&server);
+    assert_eq!((tasks(main).len(), children(main).len()), (1, 0), "none before they are needed");
+    assert_eq!(server.count("auto_helpers"), 4, "one mount");
+    ask_for_many(&server);
+    let helpers = tasks(main).iter().filter(|name| *name == "helper").count();
+    assert!((1..=64).contains(&helpers) && children(main).is_empty(), "{helpers} helpers");
+    assert_eq!(tasks(main).len(), 1 + helpers);
+    assert_eq!(server.count("helper_tasks_self"), 0);
+    let (inline, deferred) = (server.count("laio_inline"), server.count("laio_deferred"));
+    ask_for_many(&server);
+    if server.count("laio_inline") < inline + 60 {
+        return skip("needs a file system that opens in memory and reads without blocking");
+    }
+    assert_eq!(server.count("laio_deferred"), deferred, "all of it is in memory");
+}
+
 /// A helper reports its end in a record of fixed length: no content passes its channel.
 pub(crate) fn helpers_pass_no_content(variant: &Variant) {
     let launch = Launch::new(variant, common()).sets(&UNCACHED);

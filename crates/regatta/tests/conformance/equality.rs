@@ -142,7 +142,7 @@ fn counted(variant: &Variant, settings: &[&str]) -> Vec<(&'static str, u64)> {
     let launch = Launch::new(variant, common()).sets(settings);
     let alone: &[&str] = match variant.architecture {
         "n-copy" => &["event.copies=1"],
-        "symped" | "symped-b" | "cohort" | "amped" | "laio" => &["event.processes=1"],
+        "symped" | "symped-b" | "cohort" | "amped" | "laio" | "auto" => &["event.processes=1"],
         "hybrid-adapt" => &["staff.processes_min=1", "staff.processes_max=1"],
         // A process for each connection, or a thread with its own cache.
         "mp" => &["limits.connections_max=1"],

@@ -306,6 +306,9 @@ const MORTAL: Set = cases! { in mortal; disk: a_killed_helper_is_replaced; };
 /// systems.md §8.6: only operations that would block are continued elsewhere.
 const LAZY: Set = cases! { disk: cold_files_go_to_who_asked only_what_would_block_is_deferred; };
 
+/// Helpers by mount wait for the disk.
+const BY_MOUNT: Set = cases! { disk: helpers_serve_what_is_not_in_memory; };
+
 /// systems.md §8.6: user threads in one kernel thread, and helpers.
 const FIBERS: Set = cases! {
     fibers: one_task_and_its_helpers a_connection_each a_scheduler_may_spin a_stack_is_long_enough;
@@ -429,6 +432,10 @@ pub(crate) const ROWS: &[(&str, &[Set])] = &[
     ("laio_uring_uncached", &[TOGETHER, LOOPED, NONBLOCKING]),
     ("laio_nowait", &[TOGETHER, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING, LAZY]),
     ("laio_pair", &[TOGETHER, LOOPED, ONE_QUEUE]),
+    ("auto", &[ALWAYS, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING, HELPERS, BY_MOUNT,
+        HOSTED]),
+    ("auto_probing", &[TOGETHER, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING, LAZY, BY_MOUNT]),
+    ("auto_uncached", &[TOGETHER, LOOPED, NONBLOCKING, HANGING, HELPERS]),
     ("cohort", &[TOGETHER, LOOPED, ONE_QUEUE, ALONE, NONBLOCKING, VISITED, FOLLOWED]),
     ("cohort_wave", &[TOGETHER, LOOPED, ONE_QUEUE, SENDS_ALIKE]),
     ("mp", &[TOGETHER, FORKED, STAFFED, FOLLOWED]),

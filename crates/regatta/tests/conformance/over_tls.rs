@@ -42,7 +42,7 @@ const CHOICE: Set = cases! {
 };
 
 /// A variant of each driver. Several processes share the keys of tickets in `symped`.
-pub(crate) const CHOSEN: [&str; 16] = [
+pub(crate) const CHOSEN: [&str; 17] = [
     "sped_epoll",
     "hybrid_adapt",
     "sped_readahead",
@@ -51,6 +51,7 @@ pub(crate) const CHOSEN: [&str; 16] = [
     "amped_threads",
     "flash_1999",
     "laio_uring",
+    "auto",
     "cohort",
     "mp",
     "threads",

@@ -35,6 +35,7 @@ pub(crate) fn the_disk_is_not_the_clients_fault(variant: &Variant) {
     let len = match () {
         () if variant.has("event.turn_bytes_max=16384") => 40_000,
         () if variant.has("amped.chunk_bytes=16384") => 40_000,
+        () if variant.has("auto.chunk_bytes=16384") => 40_000,
         () if variant.architecture.starts_with("flash") => 100_000,
         () => 500_000,
     };

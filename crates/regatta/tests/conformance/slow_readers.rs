@@ -151,6 +151,7 @@ pub(crate) fn unread_answers_stop_the_requests(variant: &Variant) {
 pub(crate) fn reserved_descriptors(variant: &Variant) -> usize {
     match variant.architecture.split('-').next() {
         Some("amped") if variant.has("amped.helper_kind=processes") => 64 + 2 * 16,
+        Some("auto") => 64 + 1 + 32,
         Some("flash") => 64 + 2 * (2 + 4),
         Some("shared") => 64 + 3 * 11,
         Some("means") => 64 + 3,

@@ -52,6 +52,8 @@ pub(crate) fn poller_is_the_one_asked_for(variant: &Variant) {
     let own = match () {
         // A set for each kind, and one for both.
         () if variant.architecture.starts_with("flash") => 3,
+        // A set for the helpers of all mounts.
+        () if variant.architecture == "auto" => 1,
         () => usize::from(variant.has("amped.helper_kind=processes")),
     };
     // The dispatcher of [A]'s servers has no choice.

@@ -59,6 +59,11 @@ pub(crate) const VARIANTS: &[Variant] = &[
     row("laio_pair", "laio", &["event.processes=2", "event.poller=select", "laio.engine=uring",
         "laio.chunk_bytes=16384", "accept.eager_read=true", "accept.eager_write=false",
         "accept.count=1"]),
+    row("auto", "auto", &["event.processes=1", "event.poller=epoll-edge"]),
+    row("auto_probing", "auto", &["event.processes=1", "event.poller=epoll", "auto.probe_ms=0"]),
+    // A probe before each send, a few pages at a time, and nothing remembered between requests.
+    row("auto_uncached", "auto", &["event.processes=1", "event.poller=poll", "auto.probe_ms=0",
+        "auto.chunk_bytes=16384", "auto.helpers_max=2", "cache.enabled=false"]),
     row("cohort", "cohort", &["event.processes=1", "event.poller=epoll"]),
     row("cohort_wave", "cohort", &["event.processes=2", "event.poller=epoll-edge",
         "cohort.order=wave", "cohort.limit=3", "accept.eager_read=true"]),

@@ -440,6 +440,26 @@ fn helpers_are_shown_with_their_queue() {
     assert!(line.ends_with("unknown/s 0  false/s 3.0"), "{line}");
 }
 
+/// Inputs and decisions of the controllers of auto.
+#[test]
+fn controllers_of_helpers_are_shown() {
+    check_line_of(
+        "auto  ",
+        &[
+            (Counter::AutoHelpersAdded, 9),
+            (Counter::AutoHelpersRemoved, 3),
+            (Counter::HelperCompletions, 100),
+            (Counter::HelperWaitNs, 200_000_000),
+            (Counter::HelperBusyNs, 850_000_000),
+            (Counter::AutoGrown, 4),
+            (Counter::AutoShrunk, 2),
+            (Counter::AutoUndone, 1),
+            (Counter::AutoHung, 6),
+        ],
+        "auto      most 4.4T  wait ms 2.0  task ms 8.5  up/s 2.0  down/s 1.5  hung/s 3.0",
+    );
+}
+
 /// Checks the line of a part that has none while it is idle.
 fn check_line_of(part: &str, counts: &[(Counter, u64)], shown: &str) {
     let idle = Server::new(arena(1).view(), 1).sample();

@@ -398,6 +398,22 @@ fn helpers(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::ResidencyUnknown),
         rate(Counter::ResidencyFalse),
     ));
+    let allowed = now.totals.gauge(Gauge::AutoHelpers);
+    if allowed > 0 {
+        let mean_ms = |time, count| {
+            shorten(decimal(since.get(time)) / 1e6 / decimal(since.get(count)).max(1.0))
+        };
+        let fewer = since.get(Counter::AutoShrunk) + since.get(Counter::AutoUndone);
+        lines.add(format!(
+            "auto      most {}  wait ms {}  task ms {}  up/s {}  down/s {}  hung/s {}",
+            shorten(decimal(allowed)),
+            mean_ms(Counter::HelperWaitNs, Counter::HelperCompletions),
+            mean_ms(Counter::HelperBusyNs, Counter::HelperCompletions),
+            rate(Counter::AutoGrown),
+            shorten(per_second(fewer, seconds)),
+            rate(Counter::AutoHung),
+        ));
+    }
 }
 
 /// Number of event loops of living workers; the stages of a pipeline are one together.

@@ -1,7 +1,7 @@
 //! Options of drivers with an event loop or with stages (`event.*`).
 //!
-//! The event driver has them alone. amped, laio, flash, cohort, seda and watpipe add theirs, and
-//! may refuse some values. mt, mp, hybrid, knot and the servers of [A] have other options.
+//! The event driver has them alone. amped, auto, laio, flash, cohort, seda and watpipe add theirs,
+//! and may refuse some values. mt, mp, hybrid, knot and the servers of [A] have other options.
 //! `crate::layout` reads `processes`, `copies`, `listen`, `partition` and `pin`: they decide on the
 //! sockets and processors of each process.
 use crate::{

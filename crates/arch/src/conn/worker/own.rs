@@ -157,6 +157,12 @@ impl<'a> Own<'a> {
         Ok(Self { env, process, unit, root, tally, log, scratch })
     }
 
+    /// The log.
+    #[must_use]
+    pub fn log(&self) -> &dyn WorkerLog {
+        &*self.log
+    }
+
     /// The worker, which looks into `cache`. `shared` is the same one, if other processes share it.
     pub fn worker<'w, S>(
         &'w self,

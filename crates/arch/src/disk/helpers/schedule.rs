@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::dice::{Dice, SEEDS};
 use regatta_metrics::Gauge;
 use regatta_op::Codings;
-use regatta_sys::{Bell, OpenRules, Root, hook, open_below, read_range};
+use regatta_sys::{Bell, FileSystem, OpenRules, Root, hook, open_below, read_range};
 use regatta_testkit::counters::arena;
 use std::{collections::BTreeSet, os::fd::AsFd};
 
@@ -25,6 +25,8 @@ pub(crate) struct RandomHelpers<'a> {
     unpaced: bool,
     /// Now and then the disk never replies.
     hang: bool,
+    /// The file system, as if a helper had opened a file of it.
+    system: Option<FileSystem>,
 }
 
 #[derive(Debug)]
@@ -54,7 +56,14 @@ impl<'a> RandomHelpers<'a> {
             results_left: 0,
             unpaced,
             hang,
+            system: None,
         }
+    }
+    /// The root is known to be on a disk of this machine.
+    pub(crate) fn local(self) -> Self {
+        let device = self.place.and_then(|(root, _)| root.device());
+        let system = device.map(|device| FileSystem { device, opens_in_memory: true });
+        Self { system, ..self }
     }
     /// Results come without a call of `stir`.
     pub(crate) fn unpaced(self) -> Self {
@@ -155,6 +164,10 @@ impl HelperPool for RandomHelpers<'_> {
 
     fn source(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
+    }
+
+    fn file_system(&self) -> Option<FileSystem> {
+        self.system
     }
 }
 
