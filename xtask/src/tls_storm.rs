@@ -43,7 +43,7 @@ pub(crate) struct Options {
 }
 
 /// Architectures with the most handshakes: one of each driver.
-const LONG: [&str; 15] = [
+const LONG: [&str; 16] = [
     "symped",
     "hybrid-adapt",
     "sped-readahead",
@@ -51,6 +51,7 @@ const LONG: [&str; 15] = [
     "amped",
     "flash-linux",
     "laio",
+    "auto",
     "cohort",
     "mp",
     "mt",

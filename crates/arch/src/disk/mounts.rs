@@ -376,7 +376,7 @@ mod tests {
         }
     }
 
-    /// Twenty tasks for the mount of the root, most of which wait for `wait_ms`; and one more when
+    /// Twenty tasks for the mount of the root, nearly all waiting for `wait_ms`; and one more when
     /// the first period is over.
     fn load(mounts: &mut Mounts<'_, RandomHelpers<'_>>, wait_ms: u64) {
         (0..20).for_each(|key| drop(mounts.submit_or_run(0, job(key))));

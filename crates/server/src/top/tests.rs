@@ -324,7 +324,7 @@ fn screen_lines(sample: &Sample, earlier: Option<&Sample>, rows: usize) -> Vec<S
 
 #[test]
 fn a_screen_fits_80_columns_and_24_rows() {
-    for (workers, rows, shown) in [(1, 24, 1), (4, 24, 3), (64, 24, 3), (64, 40, 19)] {
+    for (workers, rows, shown) in [(1, 24, 1), (4, 24, 2), (64, 24, 2), (64, 40, 18)] {
         let server = busy(workers);
         let mut sample = server.sample();
         sample.uptime = Duration::from_secs(86_400 * 400);

@@ -83,7 +83,8 @@ fn lines(now: &Sample, earlier: Option<&Sample>, lines_max: usize) -> Lines {
     let stages = now.stages(earlier);
     lines.add(title(now, earlier.map(|_| seconds)));
     lines.add("");
-    let fixed = FIXED_LINES + usize::from(has_tls(now)) + usize::from(has_http2(now));
+    let optional = [has_tls(now), has_http2(now), now.totals.gauge(Gauge::AutoHelpers) > 0];
+    let fixed = FIXED_LINES + optional.into_iter().filter(|is_there| *is_there).count();
     let rows_max = lines_max.saturating_sub(fixed).max(WORKER_ROWS_MIN);
     stage_rows(&mut lines, &stages[..stages.len().min(rows_max)], seconds);
     lines.add(format!(
