@@ -154,7 +154,7 @@ pub(crate) fn reserved_descriptors(variant: &Variant) -> usize {
         Some("auto") => 64 + 1 + 32,
         Some("flash") => 64 + 2 * (2 + 4),
         Some("shared") => 64 + 3 * 11,
-        Some("means") => 64 + 3,
+        Some("coloured" | "means") => 64 + 3,
         Some("watpipe4" | "watpipe5" | "seda") => 64 + 2,
         _ => 64,
     }
