@@ -176,10 +176,6 @@ impl WireRing {
 /// Sockets are reported once for each change. They are watched for input, whatever the interest,
 /// and for nothing else: [`WireRing::next_sent`] reports room.
 impl Poller for &RefCell<WireRing> {
-    fn name(&self) -> &'static str {
-        "uring"
-    }
-
     fn edge(&self) -> bool {
         true
     }
