@@ -43,7 +43,7 @@ pub(crate) struct Options {
 }
 
 /// Architectures with the most handshakes: one of each driver.
-const LONG: [&str; 17] = [
+const LONG: [&str; 16] = [
     "symped",
     "hybrid-adapt",
     "sped-readahead",
@@ -52,7 +52,6 @@ const LONG: [&str; 17] = [
     "flash-linux",
     "laio",
     "auto",
-    "uring",
     "cohort",
     "mp",
     "mt",

@@ -206,7 +206,7 @@ impl<C: HelperPool> Disk for HelperDisk<'_, C> {
         let job = HelperJob::new(key, Purpose::Open(ticket), HelperTask::Open(req));
         match self.helpers.submit_or_run(job, self.below)? {
             DiskResult::Opened(_, found) => Some(found),
-            _ => None,
+            DiskResult::Read(..) | DiskResult::Prefetched(_) => None,
         }
     }
 
@@ -217,7 +217,7 @@ impl<C: HelperPool> Disk for HelperDisk<'_, C> {
         let job = HelperJob::new(key, Purpose::Read(ticket), HelperTask::Touch(req));
         match self.helpers.submit_or_run(job, self.below)? {
             DiskResult::Read(_, read) => Some(read),
-            _ => None,
+            DiskResult::Opened(..) | DiskResult::Prefetched(_) => None,
         }
     }
 

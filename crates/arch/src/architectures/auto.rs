@@ -257,7 +257,7 @@ impl<C: HelperPool> Disk for AutoDisk<'_, C> {
         let job = HelperJob::new(key, Purpose::Open(ticket), HelperTask::Open(req));
         match self.mounts.submit_or_run(mount, job)? {
             DiskResult::Opened(_, found) => Some(found),
-            DiskResult::Read(..) | DiskResult::Prefetched(_) | DiskResult::Sent(..) => None,
+            DiskResult::Read(..) | DiskResult::Prefetched(_) => None,
         }
     }
 
@@ -274,7 +274,7 @@ impl<C: HelperPool> Disk for AutoDisk<'_, C> {
         let job = HelperJob::new(key, Purpose::Read(ticket), HelperTask::Read(req));
         match self.mounts.submit_or_run(mount, job)? {
             DiskResult::Read(_, read) => Some(read),
-            DiskResult::Opened(..) | DiskResult::Prefetched(_) | DiskResult::Sent(..) => None,
+            DiskResult::Opened(..) | DiskResult::Prefetched(_) => None,
         }
     }
 

@@ -383,7 +383,7 @@ impl<C: HelperPool> Disk for FlashDisk<'_, C> {
     fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<OpenResult> {
         match self.ask(key, Operation::Open(ticket, req))? {
             DiskResult::Opened(_, found) => Some(found),
-            _ => None,
+            DiskResult::Read(..) | DiskResult::Prefetched(_) => None,
         }
     }
 
@@ -397,7 +397,7 @@ impl<C: HelperPool> Disk for FlashDisk<'_, C> {
         }
         match self.ask(key, Operation::Read(ticket, req))? {
             DiskResult::Read(_, read) => Some(read),
-            _ => None,
+            DiskResult::Opened(..) | DiskResult::Prefetched(_) => None,
         }
     }
 

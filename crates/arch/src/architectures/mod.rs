@@ -15,5 +15,4 @@ pub mod mt;
 pub(crate) mod pipeline;
 pub mod readahead;
 pub mod seda;
-pub mod uring;
 pub mod watpipe;

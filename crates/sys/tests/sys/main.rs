@@ -7,5 +7,4 @@
 mod listen;
 mod open;
 mod peer;
-mod ring;
 mod wait;
