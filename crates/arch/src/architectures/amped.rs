@@ -4,7 +4,7 @@ use crate::{
     Demand, Driver, Env, Settings, WorkError,
     architectures::event::{self, EventOptions, EventWorker},
     disk::{
-        at_once::{Completion, Disk, DiskResult, front},
+        at_once::{Completion, Disk, count_residency, front},
         helper_processes::Processes,
         helper_threads::HelperThreads,
         helpers::{HelperJob, HelperLimits, HelperPool, HelperTask, Helpers, Purpose},
@@ -184,30 +184,17 @@ impl<'a, C: HelperPool> HelperDisk<'a, C> {
     }
 
     fn is_resident(&self, file: &StaticFile, at: u64, len: u64) -> bool {
-        let found = match self.test {
-            Test::Always(answer) => return answer == Resident::Yes,
-            Test::By(test) => test(file, at, len),
-        };
-        self.tally.add(Counter::ResidencyChecks, 1);
-        self.tally.add(
-            match found {
-                Resident::Yes => Counter::ResidencyResident,
-                Resident::No => Counter::ResidencyAbsent,
-                Resident::Unknown => Counter::ResidencyUnknown,
-            },
-            1,
-        );
-        found == Resident::Yes
+        match self.test {
+            Test::Always(answer) => answer == Resident::Yes,
+            Test::By(test) => count_residency(self.tally, test(file, at, len)),
+        }
     }
 }
 
 impl<C: HelperPool> Disk for HelperDisk<'_, C> {
     fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<OpenResult> {
         let job = HelperJob::new(key, Purpose::Open(ticket), HelperTask::Open(req));
-        match self.helpers.submit_or_run(job, self.below)? {
-            DiskResult::Opened(_, found) => Some(found),
-            DiskResult::Read(..) | DiskResult::Prefetched(_) => None,
-        }
+        self.helpers.submit_or_run(job, self.below)?.opened()
     }
 
     fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read> {
@@ -215,10 +202,7 @@ impl<C: HelperPool> Disk for HelperDisk<'_, C> {
             return Some(perform::read(req));
         }
         let job = HelperJob::new(key, Purpose::Read(ticket), HelperTask::Touch(req));
-        match self.helpers.submit_or_run(job, self.below)? {
-            DiskResult::Read(_, read) => Some(read),
-            DiskResult::Opened(..) | DiskResult::Prefetched(_) => None,
-        }
+        self.helpers.submit_or_run(job, self.below)?.read()
     }
 
     fn prefetch(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {

@@ -5,7 +5,7 @@ use crate::{
     architectures::event::{self, EventOptions, EventWorker},
     control::HelperRules,
     disk::{
-        at_once::{Completion, Disk, DiskResult, front},
+        at_once::{Completion, Disk, count_residency, front},
         helper_threads::HelperThreads,
         helpers::{HelperJob, HelperPool, HelperTask, Purpose},
         mounts::{ControlMode, MOUNTS_MAX, MountControl, Mounts},
@@ -204,22 +204,14 @@ impl<'a, C: HelperPool> AutoDisk<'a, C> {
                 found = Resident::No;
             }
         }
-        self.tally.add(Counter::ResidencyChecks, 1);
-        self.tally.add(
-            match found {
-                Resident::Yes => Counter::ResidencyResident,
-                Resident::No => Counter::ResidencyAbsent,
-                Resident::Unknown => Counter::ResidencyUnknown,
-            },
-            1,
-        );
+        let is_resident = count_residency(self.tally, found);
         let (end, chunk_bytes) = (at + len, self.rules.chunk_bytes);
         let is_whole = at.is_multiple_of(chunk_bytes)
             && (end.is_multiple_of(chunk_bytes) || end >= file.len());
-        if found == Resident::Yes && is_whole {
+        if is_resident && is_whole {
             self.probed.add(file.id(), chunk, now_ns);
         }
-        found == Resident::Yes
+        is_resident
     }
 
     /// Bytes of a range that are in memory, from its beginning.
@@ -255,10 +247,7 @@ impl<C: HelperPool> Disk for AutoDisk<'_, C> {
         }
         self.count(false);
         let job = HelperJob::new(key, Purpose::Open(ticket), HelperTask::Open(req));
-        match self.mounts.submit_or_run(mount, job)? {
-            DiskResult::Opened(_, found) => Some(found),
-            DiskResult::Read(..) | DiskResult::Prefetched(_) => None,
-        }
+        self.mounts.submit_or_run(mount, job)?.opened()
     }
 
     fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read> {
@@ -272,10 +261,7 @@ impl<C: HelperPool> Disk for AutoDisk<'_, C> {
         self.count(false);
         let mount = self.mounts.of_device(req.file.id().device);
         let job = HelperJob::new(key, Purpose::Read(ticket), HelperTask::Read(req));
-        match self.mounts.submit_or_run(mount, job)? {
-            DiskResult::Read(_, read) => Some(read),
-            DiskResult::Opened(..) | DiskResult::Prefetched(_) => None,
-        }
+        self.mounts.submit_or_run(mount, job)?.read()
     }
 
     fn prefetch(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {

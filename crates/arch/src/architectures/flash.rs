@@ -6,7 +6,7 @@ use crate::{
     architectures::event::{self, EventOptions, EventWorker},
     conn::maps::Maps,
     disk::{
-        at_once::{Completion, Disk, DiskResult, front},
+        at_once::{Completion, Disk, DiskResult, count_residency, front},
         helper_processes::Processes,
         helpers::{HelperJob, HelperLimits, HelperPool, HelperTask, Helpers, Purpose},
         waiters::{Sequence, Waiters},
@@ -358,47 +358,29 @@ impl<'a, C: HelperPool> FlashDisk<'a, C> {
         if found.is_some_and(|bytes| (1..len).contains(&bytes)) {
             self.tally.add(Counter::FlashPrefixSends, 1);
         }
-        self.count_check(match found {
+        let check = match found {
             Some(0) => Resident::No,
             Some(_) => Resident::Yes,
             None => Resident::Unknown,
-        });
+        };
+        count_residency(self.tally, check);
         found.unwrap_or(0)
-    }
-
-    fn count_check(&self, found: Resident) {
-        self.tally.add(Counter::ResidencyChecks, 1);
-        self.tally.add(
-            match found {
-                Resident::Yes => Counter::ResidencyResident,
-                Resident::No => Counter::ResidencyAbsent,
-                Resident::Unknown => Counter::ResidencyUnknown,
-            },
-            1,
-        );
     }
 }
 
 impl<C: HelperPool> Disk for FlashDisk<'_, C> {
     fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<OpenResult> {
-        match self.ask(key, Operation::Open(ticket, req))? {
-            DiskResult::Opened(_, found) => Some(found),
-            DiskResult::Read(..) | DiskResult::Prefetched(_) => None,
-        }
+        self.ask(key, Operation::Open(ticket, req))?.opened()
     }
 
     fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read> {
         if self.residency == Residency::Mincore {
             let found = by_mincore(&req.file, req.at, req.len);
-            self.count_check(found);
-            if found == Resident::Yes {
+            if count_residency(self.tally, found) {
                 return Some(perform::read(req));
             }
         }
-        match self.ask(key, Operation::Read(ticket, req))? {
-            DiskResult::Read(_, read) => Some(read),
-            DiskResult::Opened(..) | DiskResult::Prefetched(_) => None,
-        }
+        self.ask(key, Operation::Read(ticket, req))?.read()
     }
 
     fn prefetch(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {

@@ -314,10 +314,7 @@ impl<C: HelperPool> Disk for NowaitDisk<'_, C> {
             return over;
         }
         let job = HelperJob::new(key, Purpose::Open(ticket), HelperTask::Open(req));
-        match self.helpers.submit_or_run(job, self.below)? {
-            DiskResult::Opened(_, found) => Some(found),
-            DiskResult::Read(..) | DiskResult::Prefetched(_) => None,
-        }
+        self.helpers.submit_or_run(job, self.below)?.opened()
     }
 
     fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read> {
@@ -327,10 +324,7 @@ impl<C: HelperPool> Disk for NowaitDisk<'_, C> {
         };
         count(None::<Read>, self.tally);
         let job = HelperJob::new(key, Purpose::Read(ticket), HelperTask::Read(req));
-        match self.helpers.submit_or_run(job, self.below)? {
-            DiskResult::Read(_, read) => Some(read),
-            DiskResult::Opened(..) | DiskResult::Prefetched(_) => None,
-        }
+        self.helpers.submit_or_run(job, self.below)?.read()
     }
 
     fn prefetch(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {

@@ -6,9 +6,9 @@ use crate::drive::{
     ledger::Spent,
     perform::{self, Below, TransferFailure},
 };
-use regatta_metrics::Tally;
+use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Segment, Ticket};
-use regatta_sys::{OpenResult, Read, StaticFile, socket::Connection};
+use regatta_sys::{OpenResult, Read, Resident, StaticFile, socket::Connection};
 use std::{os::fd::BorrowedFd, time::Duration};
 
 /// Performs operations that may block on disk, at once or later. A connection may have several in
@@ -99,6 +99,38 @@ pub enum DiskResult {
     Read(Ticket, Read),
     /// Result of [`Disk::prefetch`]: the bytes that may be sent.
     Prefetched(u64),
+}
+
+impl DiskResult {
+    /// Result of an open.
+    #[must_use]
+    pub fn opened(self) -> Option<OpenResult> {
+        match self {
+            Self::Opened(_, found) => Some(found),
+            Self::Read(..) | Self::Prefetched(_) => None,
+        }
+    }
+
+    /// Result of a read.
+    #[must_use]
+    pub fn read(self) -> Option<Read> {
+        match self {
+            Self::Read(_, read) => Some(read),
+            Self::Opened(..) | Self::Prefetched(_) => None,
+        }
+    }
+}
+
+/// Counts a check of whether a range is in memory. Returns true if it is.
+pub fn count_residency(tally: Tally<'_>, found: Resident) -> bool {
+    let counter = match found {
+        Resident::Yes => Counter::ResidencyResident,
+        Resident::No => Counter::ResidencyAbsent,
+        Resident::Unknown => Counter::ResidencyUnknown,
+    };
+    tally.add(Counter::ResidencyChecks, 1);
+    tally.add(counter, 1);
+    found == Resident::Yes
 }
 
 /// The disk of an architecture whose loop blocks on it: every operation is performed at once.

@@ -116,8 +116,7 @@ fn opens_are_inline_once_the_file_system_is_known() {
         disk.open(key, Ticket(0), req).or_else(|| {
             for _ in 0..1000 {
                 if let Some(completion) = disk.next_completion() {
-                    let DiskResult::Opened(_, found) = completion.result else { return None };
-                    return Some(found);
+                    return completion.result.opened();
                 }
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
