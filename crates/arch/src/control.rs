@@ -11,7 +11,9 @@ pub use admission::{
     AgeRules, Bucket, Direct, DirectRules, Multiclass, Proportional, QueueMax, QueueMaxRules,
 };
 pub use batches::{BatchRules, Batching};
-pub use helper_count::{HelperCount, HelperDecision, HelperReason, HelperRules, HelperSample};
+pub use helper_count::{
+    HelperCount, HelperDecision, HelperReason, HelperRules, HelperSample, HelperWork,
+};
 pub use pools::{PoolRules, PoolSize};
 
 use std::fmt;

@@ -30,13 +30,9 @@ pub struct HelperRules {
     pub wait_us_max: u64,
 }
 
-/// State of a mount's helpers, and their work since they were made.
+/// Work of helpers since they were made.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct HelperSample {
-    /// Helpers that may run.
-    pub helpers: u32,
-    /// Tasks that wait for one.
-    pub queue: u64,
+pub struct HelperWork {
     /// Tasks that were assigned.
     pub assigned: u64,
     /// Time that these waited, nanoseconds.
@@ -45,6 +41,17 @@ pub struct HelperSample {
     pub done: u64,
     /// Time that helpers spent on these, nanoseconds.
     pub busy_ns: u64,
+}
+
+/// State of a mount's helpers, and their work.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HelperSample {
+    /// Helpers that may run.
+    pub helpers: u32,
+    /// Tasks that wait for one.
+    pub queue: u64,
+    /// Work.
+    pub work: HelperWork,
 }
 
 /// Reason of a decision.
@@ -141,8 +148,8 @@ impl HelperCount {
         let (since, since_ns) = self.since;
         let last = std::mem::replace(&mut self.last, sample);
         let seconds = now_ns.saturating_sub(since_ns).max(1) as f64 / 1e9;
-        let work = Work::between(&since, &sample, seconds);
-        if sample.queue > 0 && sample.done == last.done {
+        let work = Work::between(&since.work, &sample.work, seconds);
+        if sample.queue > 0 && sample.work.done == last.work.done {
             (self.since, self.trial) = ((sample, now_ns), None);
             return Some(work.decision(sample.helpers, HelperReason::Hangs, &sample));
         }
@@ -198,8 +205,8 @@ struct Work {
 }
 
 impl Work {
-    fn between(from: &HelperSample, to: &HelperSample, seconds: f64) -> Self {
-        let since = |value: fn(&HelperSample) -> u64| value(to).saturating_sub(value(from));
+    fn between(from: &HelperWork, to: &HelperWork, seconds: f64) -> Self {
+        let since = |value: fn(&HelperWork) -> u64| value(to).saturating_sub(value(from));
         let (done, busy_ns) = (since(|it| it.done), since(|it| it.busy_ns));
         let (assigned, waited_ns) = (since(|it| it.assigned), since(|it| it.waited_ns));
         Self {
@@ -253,10 +260,10 @@ mod tests {
 
         fn run(&mut self, Load(tasks, wait_us, task_us, queue): Load) -> Option<HelperDecision> {
             self.now_ns += 100_000_000;
-            self.sample.assigned += tasks;
-            self.sample.done += tasks;
-            self.sample.waited_ns += tasks * wait_us * 1000;
-            self.sample.busy_ns += tasks * task_us * 1000;
+            self.sample.work.assigned += tasks;
+            self.sample.work.done += tasks;
+            self.sample.work.waited_ns += tasks * wait_us * 1000;
+            self.sample.work.busy_ns += tasks * task_us * 1000;
             self.sample.queue = queue;
             self.count.observe(self.sample, self.now_ns)
         }
@@ -308,7 +315,7 @@ mod tests {
         assert!(mount.step(Load(3, 90_000, 90_000, 9)).is_none(), "too few tasks");
         let mut mount = Mount::new();
         assert_eq!(mount.step(Load(40, 999, 10_000, 3)), Some((4, Steady)), "they hardly wait");
-        mount.sample.done += 1000;
+        mount.sample.work.done += 1000;
         assert!(mount.count.observe(mount.sample, mount.now_ns + 99_000_000).is_none(), "early");
     }
 

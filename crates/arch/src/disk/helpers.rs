@@ -6,6 +6,7 @@
 #[cfg(test)]
 pub(crate) mod schedule;
 
+use crate::control::HelperWork;
 use crate::disk::{
     at_once::{Completion, DiskResult},
     waiters::{Sequence, Waiters},
@@ -210,19 +211,6 @@ pub struct Helpers<'a, C> {
     count: usize,
     work: HelperWork,
     tally: Tally<'a>,
-}
-
-/// Work of all helpers of a loop so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HelperWork {
-    /// Tasks that were assigned to a helper.
-    pub assigned: u64,
-    /// Time that these waited before.
-    pub waited_ns: u64,
-    /// Tasks that helpers completed.
-    pub done: u64,
-    /// Time that helpers spent on these.
-    pub busy_ns: u64,
 }
 
 /// A helper without a task.

@@ -84,15 +84,8 @@ impl<C: HelperPool> Mount<'_, C> {
 
     /// Decides how many helpers may run, if it is time.
     fn decide(&mut self, now_ns: u64) -> Option<HelperDecision> {
-        let work = self.helpers.work();
-        let sample = HelperSample {
-            helpers: self.helpers_max(),
-            queue: self.helpers.queued() as u64,
-            assigned: work.assigned,
-            waited_ns: work.waited_ns,
-            done: work.done,
-            busy_ns: work.busy_ns,
-        };
+        let (queue, work) = (self.helpers.queued() as u64, self.helpers.work());
+        let sample = HelperSample { helpers: self.helpers_max(), queue, work };
         self.count.observe(sample, now_ns)
     }
 
