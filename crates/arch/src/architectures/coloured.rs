@@ -7,14 +7,13 @@ use crate::{
     conn::{
         accept::{AcceptOptions, AcceptRules},
         beats::Beats,
-        units,
         worker::{Own, UnitNumber},
     },
     disk::at_once::InlineDisk,
     drive::perform::Below,
     loops::{
         event_loop::{EventLoop, colours::Colour},
-        peers::Peers,
+        peers::{self, PeerThreads, Peers},
     },
     options::{Kind, OptionSpec, Settings, joined, options},
 };
@@ -131,17 +130,15 @@ impl<'e> Loops<'e> {
     ) -> Result<(), WorkError> {
         let first = self.own(0)?;
         let poller = &|| poller(&self.event);
-        let end =
-            &|ended: Result<(), WorkError>| ended.unwrap_or_else(|error| self.peers.fail(error));
-        let life = &|at: usize| end(self.own(at).and_then(|own| self.serve(&own, at, poller())));
-        units::scope(self.env, self.process, |scope| {
-            for at in 1..self.count {
-                let started = units::spawn(scope, "loop", STACK_BYTES, move || life(at));
-                let fault = |error| WorkError::Thread { lower: "coloured.loops", error };
-                end(started.map_err(fault));
-            }
-            end(self.serve(&first, 0, poller()));
-        });
+        let threads = PeerThreads {
+            env: self.env,
+            process: self.process,
+            name: "loop",
+            stack_bytes: STACK_BYTES,
+            fault: |error| WorkError::Thread { lower: "coloured.loops", error },
+        };
+        let life = |at| self.serve(&self.own(at)?, at, poller());
+        self.peers.run(threads, || self.serve(&first, 0, poller()), life);
         self.peers.into_result()
     }
 
@@ -159,7 +156,7 @@ impl<'e> Loops<'e> {
     ) -> Result<(), WorkError> {
         let Self { env, accept, connections_max, count, .. } = self;
         let poller = poller.map_err(WorkError::Poller)?;
-        let connections = connections_max / count + usize::from(at < connections_max % count);
+        let connections = peers::share(*connections_max, *count, at);
         let accepts = AcceptRules::new(accept, connections, Mode::Nonblocking, false);
         let worker = own.worker(&self.cache, None, accepts, self.event.stall_ns());
         let worker = worker.with_pulse(self.beats.pulse(own.is_first()));

@@ -7,7 +7,6 @@ use crate::{
     conn::{
         accept::{AcceptOptions, AcceptRules},
         beats::Beats,
-        units,
         worker::{Own, UnitNumber},
     },
     drive::{
@@ -16,7 +15,7 @@ use crate::{
     },
     loops::{
         fibers::{self, FiberRules, Hands, State, run_task},
-        peers::Peers,
+        peers::{self, PeerThreads, Peers},
     },
     options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
 };
@@ -340,16 +339,15 @@ impl<'e> Schedulers<'e> {
         let bytes = self.connections_max * self.options.stack_bytes();
         first.tally.max(Counter::StacksBytesMax, bytes as u64);
         let Some((peers, _)) = &self.shared else { return self.schedule(&first, 0, poller()) };
-        let end = &|ended: Result<(), WorkError>| ended.unwrap_or_else(|error| peers.fail(error));
-        let life = &|at: usize| end(self.own(at).and_then(|own| self.schedule(&own, at, poller())));
-        units::scope(self.env, self.process, |scope| {
-            for at in 1..self.count {
-                let life = move || life(at);
-                let started = units::spawn(scope, "sched", SCHEDULER_STACK_BYTES, life);
-                end(started.map_err(WorkError::Scheduler));
-            }
-            end(self.schedule(&first, 0, poller()));
-        });
+        let threads = PeerThreads {
+            env: self.env,
+            process: self.process,
+            name: "sched",
+            stack_bytes: SCHEDULER_STACK_BYTES,
+            fault: WorkError::Scheduler,
+        };
+        let life = |at| self.schedule(&self.own(at)?, at, poller());
+        peers.run(threads, || self.schedule(&first, 0, poller()), life);
         self.shared.map_or(Ok(()), |(peers, _)| peers.into_result())
     }
 
@@ -367,7 +365,7 @@ impl<'e> Schedulers<'e> {
     ) -> Result<(), WorkError> {
         let Self { env, options, connections_max, count, .. } = *self;
         let poller = poller.map_err(WorkError::Poller)?;
-        let threads = connections_max / count + usize::from(at < connections_max % count);
+        let threads = peers::share(connections_max, count, at);
         let bytes = options.stack_bytes();
         let stacks = Stacks::new(threads, bytes, options.guard())
             .map_err(|error| WorkError::Stacks { count: threads, bytes, error })?;

@@ -5,7 +5,11 @@
 //! A scheduler with nothing to run asks all others at once, before it waits. A scheduler with more
 //! than one connection that can continue gives some of them, between two turns (private deques,
 //! receiver initiated: Acar, Charguéraud, Rainey, PPoPP 2013). Stacks stay where they are.
-use crate::{WorkError, conn::worker::Passed, sync::lock};
+use crate::{
+    Env, WorkError,
+    conn::{units, worker::Passed},
+    sync::lock,
+};
 use regatta_sys::Bell;
 use std::{
     collections::VecDeque,
@@ -15,6 +19,12 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
+
+/// Part of `connections_max` that scheduler `at` of `count` has.
+#[must_use]
+pub fn share(connections_max: usize, count: usize, at: usize) -> usize {
+    connections_max / count + usize::from(at < connections_max % count)
+}
 
 /// State that the schedulers of a process share. A `T` is a connection.
 #[derive(Debug)]
@@ -28,6 +38,22 @@ pub struct Peers<T = Passed> {
     bells: Vec<Bell>,
     /// Reason why all of them end.
     failed: OnceLock<WorkError>,
+}
+
+/// Threads of the schedulers of a process.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "the environment has none")]
+pub struct PeerThreads<'a> {
+    /// Environment.
+    pub env: &'a Env,
+    /// The process.
+    pub process: usize,
+    /// Name of each.
+    pub name: &'static str,
+    /// Size of the stack of each, bytes.
+    pub stack_bytes: usize,
+    /// Error of a thread that cannot be started.
+    pub fault: fn(io::Error) -> WorkError,
 }
 
 #[derive(Debug)]
@@ -62,6 +88,36 @@ impl<T> Peers<T> {
         })
     }
 
+    /// Runs the `first` scheduler in this thread, and the `life` of each other in one of its own.
+    /// If one of them fails, all end.
+    pub fn run(
+        &self,
+        threads: PeerThreads<'_>,
+        first: impl FnOnce() -> Result<(), WorkError>,
+        life: impl Fn(usize) -> Result<(), WorkError> + Sync,
+    ) where
+        T: Send,
+    {
+        let PeerThreads { env, process, name, stack_bytes, fault } = threads;
+        let end = &|ended: Result<(), WorkError>| ended.unwrap_or_else(|error| self.fail(error));
+        let life = &|at| end(life(at));
+        units::scope(env, process, |scope| {
+            for at in 1..self.bells.len() {
+                let started = units::spawn(scope, name, stack_bytes, move || life(at));
+                end(started.map_err(fault));
+            }
+            end(first());
+        });
+    }
+
+    /// Returns the reason why all of them have ended, if one had failed.
+    ///
+    /// # Errors
+    /// That reason.
+    pub fn into_result(self) -> Result<(), WorkError> {
+        self.failed.into_inner().map_or(Ok(()), Err)
+    }
+
     /// Bell that wakes a scheduler.
     #[must_use]
     pub fn bell(&self, at: usize) -> &Bell {
@@ -85,14 +141,6 @@ impl<T> Peers<T> {
     #[must_use]
     pub fn failure(&self) -> Option<&WorkError> {
         self.failed.get()
-    }
-
-    /// Returns the reason why all of them have ended, if one had failed.
-    ///
-    /// # Errors
-    /// That reason.
-    pub fn into_result(self) -> Result<(), WorkError> {
-        self.failed.into_inner().map_or(Ok(()), Err)
     }
 
     /// Asks for at most `room` connections, one at least, for a scheduler that is about to wait. A
