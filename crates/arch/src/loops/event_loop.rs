@@ -167,7 +167,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if stays_awake {
             wait.timeout = Duration::ZERO;
         }
-        if let Some(due) = self.io.disk.due_in() {
+        let due = self.io.disk.due_in();
+        if let Some(due) = due {
             wait.timeout = wait.timeout.min(due);
         }
         self.ask(wait.timeout);
@@ -179,7 +180,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let (watched, changes) = (self.poller.len(), self.poller.changes());
         let renewed = self.worker.end_wait(wait, WaitTally { events: events?, watched, changes });
         self.io.begin_round(renewed);
-        self.has_finished |= self.io.disk.due_in().is_some_and(|due| due.is_zero());
+        self.has_finished |=
+            due.is_some() && self.io.disk.due_in().is_some_and(|due| due.is_zero());
         self.handshakes.begin_round();
         Ok(())
     }

@@ -8,8 +8,8 @@ use crate::{
 };
 use regatta_metrics::Counter;
 use regatta_op::CloseReason;
-use regatta_sys::wait::{Event, Poller};
-use std::{collections::VecDeque, mem, os::fd::AsFd, time::Duration};
+use regatta_sys::wait::{Event, Interest, Poller};
+use std::{collections::VecDeque, io, mem, os::fd::AsFd, time::Duration};
 
 /// A connection on its way from one loop to another, with the events that have not been processed.
 #[derive(Debug)]
@@ -56,13 +56,11 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     }
 
     /// Has the poller watch the bell by which other loops wake it.
-    pub(super) fn watch_seat(&mut self, key: u64) -> std::io::Result<()> {
+    pub(super) fn watch_seat(&mut self, key: u64) -> io::Result<()> {
         match &self.seat {
-            Some(LoopSeat { peers, at, .. }) => self.poller.add_level(
-                peers.bell(*at).as_fd(),
-                key,
-                regatta_sys::wait::Interest::READ,
-            ),
+            Some(LoopSeat { peers, at, .. }) => {
+                self.poller.add_level(peers.bell(*at).as_fd(), key, Interest::READ)
+            }
             None => Ok(()),
         }
     }
