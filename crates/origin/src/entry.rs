@@ -122,6 +122,19 @@ impl Facts {
             server_name: site.server_name.clone(),
         }
     }
+
+    /// Bytes of all texts.
+    pub(crate) fn bytes(&self) -> usize {
+        let Self { content_type, coded_as, fields, .. } = self;
+        let revalidated = self.revalidated_bytes() - self.revalidated;
+        revalidated + content_type.len() + coded_as.len() + fields.len()
+    }
+
+    /// Bytes of the texts that a 304 has as well.
+    pub(crate) fn revalidated_bytes(&self) -> usize {
+        let named = self.server_name.as_ref().map_or(0, |name| name.len());
+        named + self.cache_control.len() + self.revalidated
+    }
 }
 
 impl ErrorPage {
@@ -335,11 +348,7 @@ impl<F: File> Representation<F> {
             };
             size_of::<Coded<F>>() + coded.etag.len() + heads::room(&self.facts, body)
         };
-        let Facts { content_type, coded_as, cache_control, fields, server_name, .. } = &self.facts;
-        let named = server_name.as_ref().map_or(0, |name| name.len());
-        let facts =
-            content_type.len() + coded_as.len() + cache_control.len() + fields.len() + named;
-        self.all().map(of).sum::<usize>() + facts
+        self.all().map(of).sum::<usize>() + self.facts.bytes()
     }
 
     /// A representation from its parts, for [`crate::pack`].

@@ -138,15 +138,12 @@ pub(crate) fn room(facts: &Facts, body: Option<usize>) -> usize {
 
 /// Length limit of the head of a 200.
 fn ok_room(facts: &Facts) -> usize {
-    let Facts { content_type, coded_as, cache_control, fields, server_name, .. } = facts;
-    let named = server_name.as_ref().map_or(0, |name| name.len());
-    320 + named + content_type.len() + coded_as.len() + cache_control.len() + fields.len()
+    320 + facts.bytes()
 }
 
 /// Length limit of the head of a 304.
 fn not_modified_room(facts: &Facts) -> usize {
-    let named = facts.server_name.as_ref().map_or(0, |name| name.len());
-    160 + named + facts.cache_control.len() + facts.revalidated
+    160 + facts.revalidated_bytes()
 }
 
 fn write_caching(out: &mut Vec<u8>, facts: &Facts) {
