@@ -107,11 +107,6 @@ impl HeaderLine {
         }
     }
 
-    /// True if it names the coding of files, or removes the one by their names.
-    fn encodes(&self) -> bool {
-        is_one_of(self.name(), &["content-encoding"])
-    }
-
     /// True if it sets permissions for scripts of other sites.
     #[must_use]
     pub fn grants(&self) -> bool {
@@ -205,8 +200,6 @@ pub(crate) struct HeaderRules {
     names: BTreeMap<Box<str>, u32>,
     /// True if some rules set permissions for scripts.
     grants: bool,
-    /// True if some rules name the coding of files.
-    encodes: bool,
 }
 
 /// Fields for the files with a path that matches a pattern.
@@ -231,7 +224,7 @@ pub struct Merged {
 impl Default for HeaderRules {
     fn default() -> Self {
         let table = Patterns::with_values_max(RULED_FIELDS_MAX, RULED_BYTES_MAX);
-        Self { table, names: BTreeMap::new(), grants: false, encodes: false }
+        Self { table, names: BTreeMap::new(), grants: false }
     }
 }
 
@@ -241,8 +234,8 @@ impl HeaderRules {
     }
 
     /// True if some rules name the coding of files.
-    pub(crate) const fn encodes(&self) -> bool {
-        self.encodes
+    pub(crate) fn encodes(&self) -> bool {
+        self.names.contains_key("content-encoding")
     }
 
     pub(crate) fn add(
@@ -255,13 +248,11 @@ impl HeaderRules {
             return Err(RuleFault::Full(Full::Values));
         }
         let grants = lines.iter().any(HeaderLine::grants);
-        let encodes = lines.iter().any(HeaderLine::encodes);
         let lines = join(self.numbered(lines));
         let (own, cost) = (lines.len(), cost(&lines));
         let rule = HeaderRule { lines: lines.into(), own, places: vec![place.into()].into() };
         let added = self.table.insert(pattern, rule, cost);
         self.grants |= grants && added.is_ok();
-        self.encodes |= encodes && added.is_ok();
         added.map_err(|refused| RuleFault::from_refused(refused, |rule| &*rule.places[0]))
     }
 
@@ -275,7 +266,6 @@ impl HeaderRules {
             return Err(Full::Values);
         }
         let grants = lines.iter().any(HeaderLine::grants);
-        let encodes = lines.iter().any(HeaderLine::encodes);
         let mut lines = self.numbered(lines);
         let (mut places, mut own, mut merged) = (vec![place.into()], 0, None);
         if let Some(rule) = self.table.get(pattern) {
@@ -295,7 +285,6 @@ impl HeaderRules {
         let rule = HeaderRule { lines: lines.into(), own, places: places.into() };
         self.table.replace(pattern, rule, cost)?;
         self.grants |= grants;
-        self.encodes |= encodes;
         Ok(merged)
     }
 

@@ -202,7 +202,7 @@ impl Rules {
     }
 
     /// True if some rules name the coding of files.
-    pub(crate) const fn encodes(&self) -> bool {
+    pub(crate) fn encodes(&self) -> bool {
         self.headers.encodes()
     }
 
