@@ -381,9 +381,8 @@ impl Maker {
             fields.push(("content-length".to_owned(), request.contents.len().to_string()));
             fields.extend(self.content_type.iter().map(|k| ("content-type".to_owned(), k.clone())));
         }
-        let scheme = if self.url.is_https { "https" } else { "http" };
         let place = (self.url.authority.as_str(), request.target);
-        http2::write_request(&mut block, method, scheme, place, &fields);
+        http2::write_request(&mut block, method, self.url.scheme(), place, &fields);
         let (bytes, most) = (block.len(), http2::REQUEST_BLOCK_BYTES_MAX);
         if bytes > most {
             return Err(format!("fields of {bytes} bytes: HTTP/2 sends at most {most} here"));

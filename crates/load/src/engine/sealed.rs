@@ -5,6 +5,7 @@ use super::fate::Fate;
 use super::http2::PROTOCOL;
 use super::input::ConnId;
 use super::secure::CIPHER_BYTES;
+use super::tally::keep_first;
 use crate::number::index;
 use regatta_sys::{clock, recv};
 use rustls::Error;
@@ -69,11 +70,8 @@ impl Core<'_> {
     /// A handshake failed: the connection is of no use.
     pub(super) fn distrust(&mut self, id: ConnId, error: &Error) {
         self.tally.handshakes.failed += 1;
-        for fault in [&mut self.tally.handshakes.fault, &mut self.second.tls_fault] {
-            if fault.is_empty() {
-                *fault = error.to_string();
-            }
-        }
+        keep_first(&mut self.tally.handshakes.fault, error);
+        keep_first(&mut self.second.tls_fault, error);
         if let Some((secure, fd)) = self.conns[id.at()].parts() {
             // The alert; the peer may be gone.
             let _ = secure.send(fd);
@@ -139,10 +137,7 @@ impl Core<'_> {
             input.end = match decrypted {
                 Ok(bytes) => bytes,
                 Err(error) => {
-                    let fault = &mut tally.handshakes.fault;
-                    if fault.is_empty() {
-                        *fault = error.to_string();
-                    }
+                    keep_first(&mut tally.handshakes.fault, &error);
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
             };

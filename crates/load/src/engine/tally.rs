@@ -186,11 +186,15 @@ pub struct Handshakes {
 impl Handshakes {
     fn add(&mut self, other: &Self) {
         add!(self, other: full, resumed, failed);
-        for (own, other) in [(&mut self.agreed, &other.agreed), (&mut self.fault, &other.fault)] {
-            if own.is_empty() {
-                own.clone_from(other);
-            }
-        }
+        keep_first(&mut self.agreed, &other.agreed);
+        keep_first(&mut self.fault, &other.fault);
+    }
+}
+
+/// Sets a text that is still empty.
+pub(super) fn keep_first(text: &mut String, new: impl ToString) {
+    if text.is_empty() {
+        *text = new.to_string();
     }
 }
 
@@ -357,9 +361,7 @@ impl Second {
         add!(own, row: offered, bytes, in_flight, connections, sessions, cpu_ns);
         own.lag_ns = own.lag_ns.max(row.lag_ns);
         self.connected += other.connected;
-        if self.tls_fault.is_empty() {
-            self.tls_fault.clone_from(&other.tls_fault);
-        }
+        keep_first(&mut self.tls_fault, &other.tls_fault);
         self.fates.add(&other.fates);
         self.times.add(&other.times);
     }

@@ -177,10 +177,13 @@ impl Url {
         PORTS[usize::from(self.is_https)]
     }
 
+    pub(super) const fn scheme(&self) -> &'static str {
+        if self.is_https { "https" } else { "http" }
+    }
+
     /// Scheme, host and port, for comparison.
     pub(super) fn origin(&self) -> String {
-        let scheme = if self.is_https { "https" } else { "http" };
-        format!("{scheme}://{}", self.authority.to_ascii_lowercase())
+        format!("{}://{}", self.scheme(), self.authority.to_ascii_lowercase())
     }
 
     /// Host without brackets, and port; `None` for a port that is none.
