@@ -524,12 +524,13 @@ fn circle(row: &Row, rules: &Rules) -> Option<Problem> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::config::raw::tests::{begin_with, of_file, of_good_file};
 
+    /// Checks the problems and warnings of a configuration with these rules, by their beginnings.
     #[track_caller]
-    fn check(text: &str, expected: &[&str]) {
+    pub(super) fn check(text: &str, expected: &[&str]) {
         let (said, mut found) = of_file(text);
         let built = build(&said);
         found.extend([built.problems, built.cut, built.warnings].concat());

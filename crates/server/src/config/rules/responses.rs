@@ -44,16 +44,10 @@ pub(super) fn answer_all_else(said: &Said, built: &mut Built) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::build;
-    use crate::config::raw::tests::{begin_with, of_file, of_good_file};
-
-    #[track_caller]
-    fn check(text: &str, expected: &[&str]) {
-        let (said, mut found) = of_file(text);
-        let built = build(&said);
-        found.extend([built.problems, built.cut, built.warnings].concat());
-        begin_with(&found, expected);
-    }
+    use crate::config::{
+        raw::tests::of_good_file,
+        rules::{build, tests::check},
+    };
 
     #[test]
     fn responses_are_read_or_explained() {
