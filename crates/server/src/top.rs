@@ -15,16 +15,14 @@ use find::attach;
 use memory::Memory;
 use regatta_metrics::{ArenaView, Dial, Gauge, Phase, SlotView, Totals};
 use regatta_sys::{
-    clock,
+    clock, process,
     terminal::{self, INTERRUPT, Keys},
 };
 use std::{
     collections::BTreeSet,
-    fs,
     io::{self, IsTerminal, Write},
     mem,
     os::fd::AsFd as _,
-    path::PathBuf,
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -156,7 +154,7 @@ fn show(
         if !live {
             return Ok(());
         }
-        if !server.lives() {
+        if !process::exists(server.pid) {
             return writeln!(out, "server {} has ended", server.pid);
         }
     }
@@ -252,10 +250,6 @@ impl Stage<'_> {
 impl Server {
     const fn new(arena: ArenaView<'static>, pid: u32) -> Self {
         Self { arena, pid, seen: Vec::new(), attempts_left: 0 }
-    }
-
-    fn lives(&self) -> bool {
-        fs::exists(PathBuf::from(format!("/proc/{}", self.pid))).unwrap_or(true)
     }
 
     /// True if the server does not end, and a worker has had a heartbeat recently.

@@ -186,7 +186,7 @@ pub fn is_left_behind(name: &OsStr, file: &Metadata, now: SystemTime) -> bool {
     // Not the time of modification, which may be that of the imitated file.
     let changed = UNIX_EPOCH + Duration::from_secs(file.ctime().try_into().unwrap_or(0));
     let is_old = now.duration_since(changed).is_ok_and(|age| age.as_secs() >= LEFT_BEHIND_S_MIN);
-    is_old && pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+    is_old && pid.is_some_and(|pid| !crate::process::exists(pid))
 }
 
 fn refused(why: impl Into<String>) -> io::Error {

@@ -21,6 +21,12 @@ use std::{
 /// Exit code of a worker that the system did not let start (`EX_OSERR`, sysexits.h).
 pub const EXIT_UNSTARTED: i32 = 71;
 
+/// True if there is a process of this number, or the system does not say.
+#[must_use]
+pub fn exists(pid: u32) -> bool {
+    fs::exists(format!("/proc/{pid}")).unwrap_or(true)
+}
+
 /// A worker process. Dropping it neither ends nor reaps the process.
 #[derive(Debug)]
 pub struct Child {

@@ -8,7 +8,7 @@ use crate::{
 use regatta_arch::WaitRules;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::Tick;
-use regatta_sys::clock;
+use regatta_sys::{clock, process};
 use std::{io, mem};
 
 /// State of the control.
@@ -58,7 +58,7 @@ impl Varied {
             }
             let Some(sample) = WaitSample::take(&slot, clock::nanos()) else {
                 // It may have ended just now. The one that takes its place can be sampled.
-                if fs_knows(slot.pid()) {
+                if process::exists(slot.pid()) {
                     return Err(slot.pid());
                 }
                 continue;
@@ -72,11 +72,6 @@ impl Varied {
         }
         Ok((waited * 100).checked_div(passed))
     }
-}
-
-/// True if the process is there, so that only its times are not.
-fn fs_knows(pid: u32) -> bool {
-    std::path::Path::new(&format!("/proc/{pid}/stat")).exists()
 }
 
 impl Master<'_> {
@@ -107,30 +102,25 @@ impl Master<'_> {
                 return Ok(());
             }
         };
-        let decided = varied.control.decide(percent, workers, free);
+        let Some(change) = varied.control.decide(percent, workers, free) else { return Ok(()) };
         if varied.rules().freeze {
-            let says = decided.filter(|_| varied.said != decided);
-            varied.said = decided.or(varied.said);
-            if let Some(change) = says {
+            if varied.said.replace(change) != Some(change) {
                 self.tell_change(change, percent, workers, " if staff.freeze were not set");
             }
             return Ok(());
         }
-        match decided {
-            Some(WaitChange::Start) => {
+        match change {
+            WaitChange::Start => {
                 let Some(worker) = self.staff.grow(now) else { return Ok(()) };
-                Tally::Owned(self.prepared.env.first_slot(worker)).add(Counter::StaffStarts, 1);
+                Tally::Owned(env.first_slot(worker)).add(Counter::StaffStarts, 1);
             }
-            Some(WaitChange::Retire) => {
+            WaitChange::Retire => {
                 let Some(worker) = self.staff.last(is_retired) else { return Ok(()) };
                 Tally::Owned(env.first_slot(worker)).add(Counter::StaffRetires, 1);
                 self.follow(MasterAction::Retire(worker))?;
             }
-            None => return Ok(()),
         }
-        if let Some(change) = decided {
-            self.tell_change(change, percent, workers, "");
-        }
+        self.tell_change(change, percent, workers, "");
         Ok(())
     }
 
