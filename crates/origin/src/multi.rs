@@ -252,15 +252,8 @@ impl<F> Stream<F> {
         (self.loaded.len() - self.loaded_at as usize) as u64
     }
 
-    /// True if a window is shut once these bytes of the body are in frames. `window`: that of the
-    /// connection, for bytes that it has not been charged for.
-    pub(crate) fn shuts(&self, bytes: u64, window: u64) -> bool {
-        let own = u64::try_from(self.window).unwrap_or(0);
-        own <= bytes || window <= bytes.saturating_sub(self.loaded_bytes())
-    }
-
     /// Bytes of the file range at the front of the response; 0: the next bytes are in memory.
-    pub(crate) fn file_bytes(&self) -> u64 {
+    fn file_bytes(&self) -> u64 {
         if self.loaded_bytes() > 0 || !self.out.head().is_empty() {
             return 0;
         }

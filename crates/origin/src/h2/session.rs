@@ -11,10 +11,7 @@ mod tests;
 use crate::{
     Cx, Peer, Protocol, Refusal, Reply, Step, Supply,
     body_files::HeldFiles,
-    h2::{
-        budget::{Budget, Glitch},
-        pace::{Pace, SmallWork},
-    },
+    h2::budget::{Budget, Glitch},
     multi::{Slot, Streams},
     ongoing::Ongoing,
 };
@@ -81,7 +78,6 @@ pub struct Session<F> {
     /// Buffer for the next part of a body in a file, if that can be read.
     spare: Option<Vec<u8>>,
     budget: Budget,
-    pace: Pace,
     /// Number of the worker's streams that wait for the disk.
     exchanges: Arc<AtomicU32>,
     /// Open files of bodies, which the worker counts.
@@ -185,8 +181,6 @@ enum Timer {
     Peer,
     /// The server is going away.
     Drain,
-    /// Small work waits for its next period.
-    Pace,
     /// The end.
     End,
 }
@@ -202,7 +196,6 @@ impl Timer {
         Self::Window,
         Self::Drain,
         Self::Idle,
-        Self::Pace,
         Self::End,
     ];
 }
@@ -257,7 +250,6 @@ impl<F: File> Session<F> {
             late: Vec::new(),
             spare: None,
             budget: Budget::default(),
-            pace: Pace::default(),
             exchanges: Arc::clone(&cx.scratch.exchanges),
             files: HeldFiles::new(&cx.scratch.files),
             timers,
@@ -418,12 +410,10 @@ impl<F: File> Protocol<F> for Session<F> {
     }
 
     fn held_up(&mut self, ms: u64) {
-        // The announced end is not the peer's deadline, nor is the end of a period. A driver that
-        // sends when a deadline has passed moves all of them by a whole window, and the last
-        // `GOAWAY` would come too late.
+        // The announced end is not the peer's deadline. A driver that sends when a deadline has
+        // passed moves all of them by a whole window, and the last `GOAWAY` would come too late.
         for timer in Timer::ALL {
-            let is_ours = matches!(timer, Timer::Drain | Timer::Pace);
-            if !is_ours && self.timer(timer) != Tick::NEVER {
+            if timer != Timer::Drain && self.timer(timer) != Tick::NEVER {
                 self.set_timer(timer, self.timer(timer).after(ms));
             }
         }
@@ -504,8 +494,7 @@ impl<F: File> Protocol<F> for Session<F> {
         assert!(self.streams.unsent() <= self.window || is_over, "the client permits what is read");
         assert!(self.late.len() <= LATE_STREAMS_MAX);
         assert_eq!(self.files.own(), self.streams.open_files(), "open files are counted");
-        let waits = sends || self.waits_for_pace();
-        assert!(!self.flags.has_backlog || waits || is_over, "frames wait for a `Send` or time");
+        assert!(!self.flags.has_backlog || sends || is_over, "frames wait for a `Send` alone");
         if is_over || self.is_idle() {
             let is_bare = self.spare.is_none() && self.control.is_empty() && self.ends.is_empty();
             assert!(is_bare && self.out.is_empty(), "an idle or closed connection has no buffers");
@@ -528,14 +517,8 @@ impl<F: File> Session<F> {
         cx: &Cx<'_, F>,
     ) -> Result<(), ErrorCode> {
         cx.tally.add(Counter::Http2Glitches, u64::from(glitch.is_odd()));
-        self.pace.spend(SmallWork::Frame, times, self.now);
         let has_points = self.budget.spend(glitch, times, self.now);
         if has_points { Ok(()) } else { Err(ErrorCode::ENHANCE_YOUR_CALM) }
-    }
-
-    /// True if small work waits for its next period.
-    fn waits_for_pace(&self) -> bool {
-        self.pace.waits_until(self.now).is_some()
     }
 
     /// Bytes of bodies that the client permits for the connection, less those that have been read.

@@ -43,17 +43,14 @@ impl<F> Streams<F> {
     }
 
     /// The bytes of the next read, which are also as many as its buffer needs; 0 if there is none.
-    /// Fewer bytes than `least` are not read, unless they end their range of a file.
-    pub(crate) fn next_load(&self, window: u64, least: u64) -> u64 {
+    pub(crate) fn next_load(&self, window: u64) -> u64 {
         let most = self.loadable(window);
         if most == 0 {
             return 0;
         }
         let reader = || self.schedule.reader(self.files, |at| self.get(at).id);
         let at = self.fresh().or_else(|| reader().map(|(_, at)| at));
-        let Some(at) = at else { return 0 };
-        let bytes = self.part(at, most);
-        if bytes < least && bytes < self.get(at).file_bytes() { 0 } else { bytes }
+        at.map_or(0, |at| self.part(at, most))
     }
 
     /// The stream that was asked for last, if its body is read first.

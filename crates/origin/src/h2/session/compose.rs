@@ -3,11 +3,7 @@ use super::{
     CONTROL_BYTES_MAX, KEPT_ENDS, Phase, SEND_BYTES_MAX, Session, Timer, exchange::number,
     receive::SMALL_BYTES,
 };
-use crate::{
-    Cx,
-    h2::pace::{SHORT_BYTES, SmallWork},
-    multi::Slot,
-};
+use crate::{Cx, multi::Slot};
 use alloc::vec::Vec;
 use core::mem;
 use regatta_http::h2::{
@@ -52,10 +48,6 @@ impl<F: File> Session<F> {
         let mut frames = cx.scratch.take_buffer();
         frames.append(&mut mem::take(&mut self.control));
         while has_streams && self.compose_next(&mut frames, now, cx) {}
-        if frames.is_empty() && self.control.is_empty() {
-            // Bodies that continue by few bytes wait for the next period.
-            return cx.scratch.give_buffer(frames);
-        }
         // A stream may have been reset behind its last frame.
         debug_assert!(self.control.len() <= CONTROL_BYTES_MAX, "few streams end at once");
         frames.append(&mut mem::take(&mut self.control));
@@ -64,7 +56,6 @@ impl<F: File> Session<F> {
     }
 
     /// Appends frames of the stream that is next by priority; false if there is none, or no room.
-    /// Frames that are small work may have to wait, which also returns false.
     fn compose_next(&mut self, frames: &mut Vec<u8>, now: Now, cx: &Cx<'_, F>) -> bool {
         let room = SEND_BYTES_MAX.saturating_sub(frames.len() + FRAME_HEAD_BYTES) as u64;
         let window = self.free_window();
@@ -84,11 +75,6 @@ impl<F: File> Session<F> {
                 return false;
             }
             let bytes = most.min(room);
-            let is_short = bytes < SHORT_BYTES && bytes < rest;
-            let is_small_work = is_short && stream.shuts(bytes, window);
-            if is_small_work && self.waits_for_pace() {
-                return false;
-            }
             let flags = if bytes == rest { END_STREAM } else { 0 };
             let len = u32::try_from(bytes).unwrap_or(u32::MAX);
             let id = number(stream.id);
@@ -98,11 +84,6 @@ impl<F: File> Session<F> {
             let is_whole = len >= SMALL_BYTES || bytes == rest;
             self.free_trickles = (self.free_trickles + u8::from(is_whole)).min(FREE_TRICKLES_MAX);
             stream.copy_to(frames, bytes);
-            if is_small_work {
-                self.pace.spend(SmallWork::Data, 1, self.now);
-            } else if !is_short {
-                self.pace.earn();
-            }
             bytes
         };
         let body = self.streams.frame(at, bytes);
@@ -155,8 +136,7 @@ impl<F: File> Session<F> {
 
     /// Takes a buffer for the next part of a body in a file, if one can be read now.
     pub(super) fn prepare_load(&mut self, cx: &Cx<'_, F>) {
-        let least = if self.waits_for_pace() { SHORT_BYTES } else { 0 };
-        let bytes = self.streams.next_load(self.free_window(), least);
+        let bytes = self.streams.next_load(self.free_window());
         if bytes == 0 || self.phase != Phase::Serves {
             if let Some(buffer) = self.spare.take() {
                 cx.scratch.give_read_buffer(buffer);

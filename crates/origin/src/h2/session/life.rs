@@ -22,9 +22,8 @@ impl<F: File> Session<F> {
                 self.leave(CloseReason::Refused);
             }
             self.compose(now, cx);
-            // Frames that wait are read after the next `Send`, or in the next period. The disk may
-            // take longer.
-            if !self.flags.has_backlog || self.sends() || self.waits_for_pace() {
+            // Frames that wait are read after the next `Send`. The disk may take longer.
+            if !self.flags.has_backlog || self.sends() {
                 break;
             }
             self.read_backlog(now, cx);
@@ -58,9 +57,6 @@ impl<F: File> Session<F> {
             return;
         }
         self.set_waits(now, cx);
-        if !self.flags.discards {
-            self.set_timer(Timer::Pace, self.pace.waits_until(now.tick).unwrap_or(Tick::NEVER));
-        }
         let is_done = self.streams.in_use().is_empty();
         if self.leaving.is_some() && is_done {
             if !self.sends() {
@@ -180,12 +176,6 @@ impl<F: File> Session<F> {
                 self.set_timer(Timer::Idle, window);
             }
             Timer::Idle => self.leave(CloseReason::IdleDeadline),
-            Timer::Pace => {
-                // Nothing was received meanwhile: the peer may have left, or only sends no more.
-                self.set_timer(Timer::Peer, Tick::NEVER);
-                self.read_backlog(now, cx);
-                self.on_overdue(now, cx);
-            }
             Timer::End if self.phase == Phase::Shuts => self.set_timer(Timer::End, window),
             Timer::End if queued > 0 && self.flows(queued, deadlines) => {
                 self.set_timer(Timer::End, window);
@@ -294,9 +284,8 @@ impl<F: File> Session<F> {
     fn discard(&mut self, cx: &Cx<'_, F>) {
         (self.flags.discards, self.flags.has_backlog) = (true, false);
         self.block = None;
-        for timer in [Timer::Frame, Timer::Block, Timer::Pace] {
-            self.set_timer(timer, Tick::NEVER);
-        }
+        self.set_timer(Timer::Frame, Tick::NEVER);
+        self.set_timer(Timer::Block, Tick::NEVER);
         cx.scratch.give_buffer(mem::take(&mut self.inbox));
     }
 

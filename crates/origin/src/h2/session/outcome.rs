@@ -3,7 +3,6 @@ use super::{CONTROL_BYTES_MAX, Phase, Session, Timer};
 use crate::{
     Cx, ReplyOutcome, Supply,
     exchange::OPEN_RETRY_MS,
-    h2::pace::{SHORT_BYTES, SmallWork},
     multi::{Reopening, Slot, Waiter},
 };
 use alloc::vec::Vec;
@@ -77,9 +76,6 @@ impl<F: File> Session<F> {
             Waiter::Open(at) => self.resume(at, Supply::Read(buffer, read), now, cx),
             Waiter::Body(at, bytes) => {
                 cx.tally.add(Counter::Reads, 1);
-                if bytes < SHORT_BYTES && self.streams.get(at).file_bytes() > bytes {
-                    self.pace.spend(SmallWork::Part, 1, self.now);
-                }
                 if read.is_ok() && buffer.len() as u64 == bytes {
                     cx.tally.add(Counter::ReadBytes, bytes);
                     let before = self.streams.loaded(at, buffer);
@@ -115,7 +111,6 @@ impl<F: File> Session<F> {
             unreachable!("a file is opened, and nothing else")
         };
         cx.tally.add(Counter::Opens, 1);
-        self.pace.spend(SmallWork::Part, 1, self.now);
         match self.streams.reopened(at, found) {
             Reopening::Done => {}
             Reopening::Later(OpenFault::Exhausted) if cx.cache.relieve(&cx.tally) => {

@@ -2,14 +2,7 @@
 use super::{
     CONTROL_BYTES_MAX, FieldBlock, NEW_STREAMS_MAX, Phase, Session, Timer, exchange::StreamPlace,
 };
-use crate::{
-    Cx, ReplyOutcome,
-    h2::{
-        budget::Glitch,
-        pace::{SHORT_BYTES, SmallWork},
-    },
-    multi::Slot,
-};
+use crate::{Cx, ReplyOutcome, h2::budget::Glitch, multi::Slot};
 use alloc::boxed::Box;
 use core::mem;
 use regatta_http::{
@@ -128,8 +121,7 @@ impl<F: File> Session<F> {
                     break;
                 }
             };
-            let is_much = self.opened >= NEW_STREAMS_MAX || self.control.len() > CONTROL_BYTES_MAX;
-            if is_much || self.waits_for_pace() {
+            if self.opened >= NEW_STREAMS_MAX || self.control.len() > CONTROL_BYTES_MAX {
                 self.flags.has_backlog = true;
                 return bytes.len() - rest.len();
             }
@@ -222,8 +214,6 @@ impl<F: File> Session<F> {
                 self.updates = self.updates.saturating_sub(1);
                 if bytes < SMALL_BYTES || !has_reason {
                     self.charge(Glitch::Hint, cx)?;
-                } else if u64::from(bytes) < SHORT_BYTES {
-                    self.pace.spend(SmallWork::Frame, 1, self.now);
                 }
                 self.on_window(stream, bytes, now, cx)
             }

@@ -1,7 +1,6 @@
 //! Sessions without I/O: frames in, and frames out.
 mod files;
 mod life;
-mod pace;
 mod rig;
 
 use self::rig::{

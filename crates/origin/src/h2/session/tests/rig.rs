@@ -1,6 +1,6 @@
 //! A little driver and a little client: sessions over files in memory, with each frame in the
 //! test's hand.
-use super::super::{Session, Timer};
+use super::super::Session;
 use crate::{
     BodyFiles, ClearHttp1, Cx, LocalCache, Log, Peer, Protocol as _, Record, ReplyOutcome, Scratch,
     Site,
@@ -202,7 +202,6 @@ impl Rig {
             disk: VecDeque::new(),
             holds_disk: false,
             holds_send: false,
-            holds_time: false,
             sends: Vec::new(),
             reads: Vec::new(),
             is_shut: false,
@@ -252,8 +251,6 @@ pub(super) struct Client<'r> {
     pub(super) holds_disk: bool,
     /// The kernel takes nothing.
     pub(super) holds_send: bool,
-    /// Time passes only if the test says so. Else it passes where small work waits for it.
-    pub(super) holds_time: bool,
     /// Lengths of all sends, and of all reads.
     pub(super) sends: Vec<u64>,
     pub(super) reads: Vec<u64>,
@@ -287,22 +284,12 @@ impl Client<'_> {
                 outbox.advance(n);
                 self.sends.push(n);
                 self.complete(Done::Send(outbox, Ok(n)));
-            } else if !self.holds_time && self.session.timer(Timer::Pace) != Tick::NEVER {
-                self.begin_period();
             } else {
                 return self.parse();
             }
         }
         self.parse();
         assert!(self.closed.is_some(), "it ends");
-    }
-
-    /// Time passes until small work is done again.
-    fn begin_period(&mut self) {
-        let until = self.session.timer(Timer::Pace);
-        self.rig.pass(until.since(self.rig.now().tick));
-        self.session.expire(0, self.rig.now(), &self.rig.cx());
-        self.forget();
     }
 
     /// Takes the operations that are offered.
