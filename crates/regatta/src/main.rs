@@ -156,7 +156,7 @@ enum Command {
         /// The directory of the files.
         #[arg(value_name = "DIR")]
         directory: PathBuf,
-        /// Siblings to make; they need the programs brotli, zstd and gzip.
+        /// Siblings to make.
         #[arg(long, value_name = "SUFFIXES", default_value = "br,zst,gz")]
         #[arg(value_delimiter = ',', value_parser = ["br", "zst", "gz"])]
         codings: Vec<String>,

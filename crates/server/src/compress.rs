@@ -3,14 +3,14 @@
 //! Loops ask by the facts of an open file and take no system call for it. The lock is never waited
 //! for: a loop that finds it taken sends the file as it is. The thread sleeps and looks at the
 //! queue when it wakes, so that nothing must wake it.
-use flate2::{Compression, write::GzEncoder};
+use crate::codings;
 use regatta_arch::{Driver, options::Settings, shared::SharedState};
 use regatta_op::{Coding, File as _, FileId, ReadReq};
 use regatta_origin::{COMPRESSED_FILE_BYTES_MAX, Compressor, Forms};
 use regatta_sys::{StaticFile, fstat, process::lower_priority, read_range};
 use std::{
     collections::{HashMap, VecDeque},
-    io::{self, Write as _},
+    io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -175,22 +175,12 @@ fn forms_of(file: &StaticFile) -> io::Result<Option<Forms>> {
     }
     let mut forms = Forms::default();
     let most = bytes.len() * PERCENT_MAX / 100;
-    for (coding, form) in [(Coding::Gzip, gzip(&bytes)?), (Coding::Zstd, zstd(&bytes)?)] {
+    let gzip = codings::gzip(&*bytes, GZIP_LEVEL)?;
+    let zstd = codings::zstd(&*bytes, id.len, ZSTD_LEVEL)?;
+    for (coding, form) in [(Coding::Gzip, gzip), (Coding::Zstd, zstd)] {
         forms[coding as usize] = (form.len() <= most).then(|| form.into());
     }
     Ok(Some(forms))
-}
-
-fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(GZIP_LEVEL));
-    encoder.write_all(bytes)?;
-    encoder.finish()
-}
-
-/// A frame with the length of its content, and a window that every browser accepts (RFC 9659).
-fn zstd(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = zstd::bulk::Compressor::new(ZSTD_LEVEL)?;
-    encoder.compress(bytes)
 }
 
 #[cfg(test)]

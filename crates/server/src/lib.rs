@@ -4,6 +4,7 @@
 mod admin;
 pub mod architectures;
 mod certificates;
+mod codings;
 mod compress;
 pub mod config;
 pub mod config_text;

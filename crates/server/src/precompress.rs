@@ -1,14 +1,15 @@
 //! `regatta precompress`: makes the siblings `.br`, `.zst` and `.gz` of a site's files.
 //!
-//! The program of each coding compresses, and decodes siblings that are there. A sibling is current
-//! if it decodes to its file. Times say nothing after a rollback, or where a build gives all files
-//! one time. The tree is walked by descriptors, so that no link leads out of it.
+//! A sibling is current if it decodes to its file. Times say nothing after a rollback, or where a
+//! build gives all files one time. The tree is walked by descriptors, so that no link leads out of
+//! it. Threads compress several files at a time.
 use crate::{
-    Failure, UsageFault,
+    Failure, UsageFault, codings,
     config::raw::{Problem, Said},
     media::Types,
     messages,
 };
+use regatta_op::Coding;
 use regatta_origin::{MediaTypes as _, is_compressed};
 use regatta_sys::{
     guarded::is_left_behind,
@@ -19,9 +20,14 @@ use std::{
     ffi::{OsStr, OsString},
     fs::{File, Metadata},
     io::{self, Read, Seek},
+    num::NonZero,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
     time::SystemTime,
 };
 
@@ -39,27 +45,16 @@ const FAULTS_MAX: usize = 1_000;
 /// Bytes of a file and its sibling that are compared at once.
 const COMPARE_BYTES: usize = 64 << 10;
 
-/// Coding: the suffix of its siblings and its program.
-struct Coding {
-    suffix: &'static str,
-    program: &'static str,
-    /// Arguments with which the program compresses standard input.
-    encode: &'static [&'static str],
-    /// Arguments with which the program decodes standard input.
-    decode: &'static [&'static str],
-}
+/// Limit of threads: each may need 200 MB for a file of 256 MiB.
+const THREADS_MAX: usize = 8;
+/// Limit of files that wait for a thread, each with the descriptor of its directory.
+const QUEUE_MAX: usize = 16;
+/// Levels with the smallest results.
+const GZIP_LEVEL: u32 = 9;
+const ZSTD_LEVEL: i32 = codings::ZSTD_LEVEL_MAX;
 
 /// Codings, the fastest first: if it saves too little, the others are not tried.
-const CODINGS: [Coding; 3] = [
-    Coding { suffix: "gz", program: "gzip", encode: &["-9", "-n", "-c"], decode: &["-d", "-c"] },
-    Coding {
-        suffix: "zst",
-        program: "zstd",
-        encode: &["-19", "-q", "-c"],
-        decode: &["-d", "-q", "-c"],
-    },
-    Coding { suffix: "br", program: "brotli", encode: &["-q", "11", "-c"], decode: &["-d", "-c"] },
-];
+const CODINGS: [Coding; 3] = [Coding::Gzip, Coding::Zstd, Coding::Brotli];
 
 /// Result of a run: numbers of siblings, and faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,6 +96,19 @@ impl Precompressed {
         format!("{object}\n")
     }
 
+    /// Adds the result for other files.
+    fn add(&mut self, other: Self) {
+        let Self { written, current, useless, removed, mut faults, faults_more } = other;
+        self.written += written;
+        self.current += current;
+        self.useless += useless;
+        self.removed += removed;
+        self.faults.append(&mut faults);
+        let more = self.faults.len().saturating_sub(FAULTS_MAX);
+        self.faults.truncate(FAULTS_MAX);
+        self.faults_more += faults_more + more as u64;
+    }
+
     fn fault(&mut self, path: &Path, error: &io::Error) {
         // A deploy in progress may have removed it.
         if error.kind() == io::ErrorKind::NotFound {
@@ -127,12 +135,39 @@ pub fn run(directory: &Path, suffixes: &[String]) -> Result<Precompressed, Failu
 fn run_at(now: SystemTime, root: &Path, suffixes: &[String]) -> Result<Precompressed, Failure> {
     let tree = Tree::open(root)
         .map_err(|error| Failure::Usage(UsageFault::Directory(root.to_owned(), error)))?;
+    let is_wanted = |coding: &Coding| suffixes.iter().any(|one| one == suffix(*coding));
+    let codings: Vec<Coding> = CODINGS.into_iter().filter(is_wanted).collect();
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+    let (files, queue) = sync_channel(QUEUE_MAX);
+    let (queue, codings) = (&Mutex::new(queue), &*codings);
+    thread::scope(move |scope| {
+        let work = move || make_all(queue, codings);
+        let start = |_| thread::Builder::new().spawn_scoped(scope, work);
+        let workers: io::Result<Vec<_>> = (0..threads).map(start).collect();
+        let workers = workers.map_err(Failure::system("cannot start a thread"))?;
+        let mut done = find_files(&tree, root, now, &files);
+        // Threads end when the queue is empty.
+        drop(files);
+        let mut made = Precompressed::default();
+        for worker in workers {
+            made.add(worker.join().expect("a thread does not panic"));
+        }
+        made.faults.sort_unstable();
+        done.add(made);
+        Ok(done)
+    })
+}
+
+/// Queues the files that may have siblings. The result has faults alone.
+fn find_files(
+    tree: &Tree,
+    root: &Path,
+    now: SystemTime,
+    files: &SyncSender<Place>,
+) -> Precompressed {
     let types = Types::new(&[]).expect("there is none to be wrong");
-    let codings: Vec<&Coding> =
-        CODINGS.iter().filter(|coding| suffixes.iter().any(|one| one == coding.suffix)).collect();
-    let mut done = Precompressed::default();
     let mut faults = Precompressed::default();
-    walk(&tree, &mut |below, found| match found {
+    walk(tree, &mut |below, found| match found {
         Err(error) => faults.fault(&root.join(below), &error),
         Ok((directory, TreeEntry { name, kind: EntryKind::File })) => {
             let path = root.join(below).join(name);
@@ -148,16 +183,24 @@ fn run_at(now: SystemTime, root: &Path, suffixes: &[String]) -> Result<Precompre
             if original(name).is_some() || media_type.is_some_and(is_compressed) {
                 return;
             }
-            let at = Place { directory, name, path: &path };
-            if let Err(error) = at.make(&codings, &mut done) {
-                done.fault(&path, &error);
-            }
+            let file = Place { directory: Arc::clone(directory), name: name.clone(), path };
+            files.send(file).expect("threads receive until the sender is dropped");
         }
         Ok(_) => {}
     });
-    faults.faults.append(&mut done.faults);
-    let faults_more = faults.faults_more + done.faults_more;
-    Ok(Precompressed { faults: faults.faults, faults_more, ..done })
+    faults
+}
+
+/// Makes the siblings of files until no more are sent.
+fn make_all(files: &Mutex<Receiver<Place>>, codings: &[Coding]) -> Precompressed {
+    let mut done = Precompressed::default();
+    loop {
+        let next = files.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(file) = next else { return done };
+        if let Err(error) = file.make(codings, &mut done) {
+            done.fault(&file.path, &error);
+        }
+    }
 }
 
 /// Warns of siblings that are older than their files, but sent instead: once for each root.
@@ -198,14 +241,15 @@ fn stale_at_root(said: &Said) -> Option<Problem> {
 }
 
 /// Directory with a name in it, or the reason why a directory cannot be read.
-type Found<'a> = io::Result<(&'a Directory, &'a TreeEntry)>;
+type Found<'a> = io::Result<(&'a Arc<Directory>, &'a TreeEntry)>;
 
 /// Visits every directory that is not hidden, and reports the names in it, hidden ones included.
 fn walk(tree: &Tree, visit: &mut dyn FnMut(&Path, Found<'_>)) {
     let mut pending = vec![PathBuf::new()];
     while let Some(below) = pending.pop() {
         let opened = tree.directory(&below);
-        let read = opened.and_then(|opened| opened.entries().map(|entries| (opened, entries)));
+        let read =
+            opened.and_then(|opened| opened.entries().map(|entries| (Arc::new(opened), entries)));
         let (directory, entries) = match read {
             Ok(read) => read,
             Err(error) => {
@@ -224,24 +268,23 @@ fn walk(tree: &Tree, visit: &mut dyn FnMut(&Path, Found<'_>)) {
 }
 
 /// File of a site.
-struct Place<'a> {
-    directory: &'a Directory,
-    name: &'a OsStr,
-    path: &'a Path,
+struct Place {
+    directory: Arc<Directory>,
+    name: OsString,
+    path: PathBuf,
 }
 
-impl Place<'_> {
+impl Place {
     /// Makes the siblings of the file.
-    fn make(&self, codings: &[&Coding], done: &mut Precompressed) -> io::Result<()> {
-        let mut file = self.directory.file(self.name)?;
+    fn make(&self, codings: &[Coding], done: &mut Precompressed) -> io::Result<()> {
+        let mut file = self.directory.file(&self.name)?;
         let of = file.metadata()?;
         let mut is_worth = of.is_file() && (FILE_BYTES_MIN..=FILE_BYTES_MAX).contains(&of.len());
-        for coding in codings {
+        for &coding in codings {
             let made = self.sibling(coding, &mut file, &of, &mut is_worth, done);
             if let Err(error) = made {
                 let mut path = self.path.as_os_str().to_owned();
-                path.push(".");
-                path.push(coding.suffix);
+                path.push(coding.suffix());
                 done.fault(Path::new(&path), &error);
             }
         }
@@ -251,15 +294,14 @@ impl Place<'_> {
     /// Makes the sibling of one coding, unless the file `is_worth` none.
     fn sibling(
         &self,
-        coding: &Coding,
+        coding: Coding,
         file: &mut File,
         of: &Metadata,
         is_worth: &mut bool,
         done: &mut Precompressed,
     ) -> io::Result<()> {
-        let mut name = self.name.to_owned();
-        name.push(".");
-        name.push(coding.suffix);
+        let mut name = self.name.clone();
+        name.push(coding.suffix());
         let there = match self.directory.stat(&name) {
             // No file can have this name.
             Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => return Ok(()),
@@ -276,8 +318,10 @@ impl Place<'_> {
             return Ok(());
         }
         if *is_worth {
-            let bytes = compressed(file, coding)?;
+            let bytes = compressed(file, coding, of.len());
+            // First: its change may have made the compression fail.
             check_unchanged(file, of)?;
+            let bytes = bytes?;
             *is_worth = bytes.len() as u64 * 100 <= of.len() * PERCENT_MAX;
             if *is_worth {
                 self.directory.spot(&name)?.replace(&bytes, Some(of))?;
@@ -298,13 +342,13 @@ impl Place<'_> {
     fn is_current(
         &self,
         name: &OsStr,
-        coding: &Coding,
+        coding: Coding,
         file: &mut File,
         of: &Metadata,
     ) -> io::Result<bool> {
         let sibling = self.directory.file(name)?;
         let there = sibling.metadata()?;
-        // No program makes an empty sibling, but a power failure may leave one.
+        // No coding has an empty result, but a power failure may leave one.
         if !there.is_file() || there.len() == 0 || !decodes_to(&sibling, coding, file)? {
             return Ok(false);
         }
@@ -326,38 +370,31 @@ fn check_unchanged(file: &File, of: &Metadata) -> io::Result<()> {
     }
 }
 
-fn compressed(file: &mut File, coding: &Coding) -> io::Result<Vec<u8>> {
+fn compressed(file: &mut File, coding: Coding, len: u64) -> io::Result<Vec<u8>> {
     file.rewind()?;
-    let mut command = Command::new(coding.program);
-    command.args(coding.encode).stdin(file.try_clone()?).stderr(Stdio::inherit());
-    let output = command.output().map_err(|error| coding.missing(&error))?;
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => Err(io::Error::other(format!("{} failed: {}", coding.program, output.status))),
+    // A file that grows meanwhile has no end.
+    let input = file.take(len);
+    match coding {
+        Coding::Gzip => codings::gzip(input, GZIP_LEVEL),
+        Coding::Zstd => codings::zstd(input, len, ZSTD_LEVEL),
+        Coding::Brotli => codings::brotli(input, len),
     }
 }
 
-/// Whether a sibling decodes to the bytes of a file, and nothing else.
-fn decodes_to(sibling: &File, coding: &Coding, file: &mut File) -> io::Result<bool> {
+/// Whether a sibling decodes to the bytes of a file, and nothing else. Decoding ends at the first
+/// difference: a sibling may have much more output.
+fn decodes_to(sibling: &File, coding: Coding, file: &mut File) -> io::Result<bool> {
     file.rewind()?;
-    let mut command = Command::new(coding.program);
-    command.args(coding.decode).stdin(sibling.try_clone()?);
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(|error| coding.missing(&error))?;
-    let same = same_bytes(&mut child, file);
-    if !matches!(same, Ok(true)) {
-        // It may have much more output.
-        let _ = child.kill();
-    }
-    let ended = child.wait()?;
-    Ok(same? && ended.success())
-}
-
-fn same_bytes(child: &mut Child, file: &mut File) -> io::Result<bool> {
-    let mut decoded = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let mut decoded = codings::decoder(coding, sibling)?;
     let (mut one, mut other) = (vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]);
     loop {
-        let read = fill(&mut decoded, &mut one)?;
+        let read = match fill(&mut decoded, &mut one) {
+            Ok(read) => read,
+            // The system cannot read it.
+            Err(error) if error.raw_os_error().is_some() => return Err(error),
+            // No form of this coding.
+            Err(_) => return Ok(false),
+        };
         if fill(file, &mut other)? != read || one[..read] != other[..read] {
             return Ok(false);
         }
@@ -381,17 +418,9 @@ fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-impl Coding {
-    /// Fault of a program that cannot be started.
-    fn missing(&self, error: &io::Error) -> io::Error {
-        let Self { suffix, program, .. } = self;
-        io::Error::other(match error.kind() {
-            io::ErrorKind::NotFound => format!(
-                "needs {program} (apt-get install {program}), or leave {suffix} out of --codings"
-            ),
-            _ => format!("cannot run {program}: {error}"),
-        })
-    }
+/// The suffix of a coding's siblings, without its dot.
+fn suffix(coding: Coding) -> &'static str {
+    &coding.suffix()[1..]
 }
 
 fn time(of: &Metadata) -> (i64, i64) {
@@ -405,8 +434,8 @@ fn is_hidden(name: &OsStr) -> bool {
 /// Name of the file of a sibling.
 fn original(name: &OsStr) -> Option<OsString> {
     let path = Path::new(name);
-    let suffix = path.extension()?;
-    let is_sibling = CODINGS.iter().any(|coding| suffix == coding.suffix);
+    let last = path.extension()?;
+    let is_sibling = CODINGS.into_iter().any(|coding| last == suffix(coding));
     is_sibling.then(|| path.with_extension("").into_os_string())
 }
 
@@ -440,7 +469,7 @@ mod tests {
             file.set_modified(SystemTime::now() - Duration::from_secs(age_s)).expect("ours");
         }
 
-        /// Runs with gzip alone, which is always there.
+        /// Runs with gzip alone.
         fn run(&self) -> [u64; 4] {
             self.run_at(SystemTime::now())
         }
@@ -450,6 +479,13 @@ mod tests {
             assert_eq!(done.faults, Vec::<String>::new());
             [done.written, done.current, done.useless, done.removed]
         }
+    }
+
+    fn unpacked(sibling: &Path) -> Vec<u8> {
+        let form = File::open(sibling).expect("made");
+        let (mut text, decoder) = (Vec::new(), codings::decoder(Coding::Gzip, form));
+        decoder.and_then(|mut decoder| decoder.read_to_end(&mut text)).expect("a whole form");
+        text
     }
 
     /// Incompressible bytes.
@@ -480,8 +516,7 @@ mod tests {
         let sibling = site.0.join("a/page.html.gz");
         let (file, made) = (page.metadata().expect("there"), sibling.metadata().expect("made"));
         assert_eq!((time(&file), file.mode()), (time(&made), made.mode()));
-        let unpacked = Command::new("gzip").args(["-d", "-c"]).arg(&sibling).output();
-        assert_eq!(unpacked.expect("gzip is there").stdout, text);
+        assert_eq!(unpacked(&sibling), text);
         assert_eq!(site.run(), [0, 1, 1, 0]);
         // The same text with another time: the sibling gets the time.
         site.put("a/page.html", &text, 200);
@@ -502,8 +537,7 @@ mod tests {
             site.run();
             site.put("a/page.html", &second, age_s);
             assert_eq!(site.run(), [1, 0, 0, 0], "another text, {age_s} s old");
-            let unpacked = Command::new("gzip").args(["-d", "-c"]).arg(&sibling).output();
-            assert_eq!(unpacked.expect("gzip is there").stdout, second);
+            assert_eq!(unpacked(&sibling), second);
             site.put("a/page.html", b"short", age_s);
             assert_eq!(site.run(), [0, 0, 0, 1], "a short text, {age_s} s old");
             assert!(!sibling.exists());
@@ -618,7 +652,7 @@ mod tests {
 
     /// A power failure may have left the name and the time, and none of the bytes.
     #[test]
-    fn an_empty_sibling_is_made_anew() {
+    fn an_empty_sibling_is_made_again() {
         let site = Site::new("empty");
         site.put("a/page.html", &b"all work and no play ".repeat(100), 100);
         assert_eq!(site.run(), [1, 0, 0, 0]);
@@ -650,17 +684,40 @@ mod tests {
         assert_eq!(hints.collect::<Vec<_>>(), expected);
     }
 
+    /// A sibling with anything behind its end, or without its end, is made again.
     #[test]
-    fn a_program_that_is_missing_is_named() {
-        let program = "regatta-no-such-program";
-        let missing = Coding { suffix: "gz", program, encode: &[], decode: &[] };
-        let mut file = File::open("/proc/self/exe").expect("it runs");
-        let sibling = File::open("/proc/self/exe").expect("it runs");
-        let made = compressed(&mut file, &missing).map(|_| ());
-        let found = decodes_to(&sibling, &missing, &mut file).map(|_| ());
-        for said in [made, found] {
-            let said = said.expect_err("it is not there").to_string();
-            assert!(said.contains("apt-get install regatta-no-such-program"), "{said}");
+    fn siblings_are_whole_in_every_coding() {
+        let site = Site::new("whole");
+        site.put("a/page.html", &b"all work and no play ".repeat(100), 100);
+        let suffixes = CODINGS.map(|coding| suffix(coding).to_owned());
+        let run = || {
+            let done = run(&site.0, &suffixes).expect("the root is there");
+            assert_eq!(done.faults, Vec::<String>::new());
+            [done.written, done.current]
+        };
+        assert_eq!(run(), [3, 0]);
+        for suffix in &suffixes {
+            let sibling = site.0.join(format!("a/page.html.{suffix}"));
+            let made = fs::read(&sibling).expect("made");
+            let longer = [&*made, b"x"].concat();
+            for wrong in [&*longer, &made[..made.len() - 1], b"no form", &made.repeat(2)] {
+                fs::write(&sibling, wrong).expect("ours");
+                assert_eq!(run(), [1, 2], "{suffix} of {} bytes", wrong.len());
+                assert_eq!(fs::read(&sibling).expect("made"), made);
+            }
         }
+        assert_eq!(run(), [0, 3]);
+    }
+
+    #[test]
+    fn faults_are_bounded_and_in_order() {
+        let faults = |name: &str| {
+            let faults = (0..FAULTS_MAX).map(|number| format!("{name}{number}")).collect();
+            Precompressed { faults, faults_more: 1, written: 2, ..Precompressed::default() }
+        };
+        let mut all = faults("a");
+        all.add(faults("b"));
+        assert_eq!((all.faults.len(), all.faults_more), (FAULTS_MAX, FAULTS_MAX as u64 + 2));
+        assert_eq!((all.written, &*all.faults[0]), (4, "a0"));
     }
 }

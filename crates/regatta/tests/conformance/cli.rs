@@ -347,17 +347,19 @@ pub(crate) fn siblings_of_an_own_site() {
     made(1);
 }
 
-/// A terminal shows that long work is in progress: here a program takes long.
+/// A terminal shows that long work is in progress: here a text that takes long to compress.
 pub(crate) fn compressing_that_lasts_is_shown() {
-    let site = Site::with(&[("page.html", &"all work and no play ".repeat(100))]);
-    let (bin, root, program) = (site.beside("bin"), site.root(), program());
-    fs::create_dir(&bin).expect("ours");
-    executables::script(&bin.join("gzip"), "sleep 5\nPATH=${PATH#*:}\nexec gzip \"$@\"");
-    let [bin, root, program] = [bin, root, program].map(|path| path.display().to_string());
-    let words = format!(
-        "stty rows 24 cols 80; PATH='{bin}':$PATH exec '{program}' precompress '{root}' \
-         --codings gz"
-    );
+    let mut state = 1_u64;
+    let letter = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(b'a' + (state >> 60) as u8)
+    };
+    let text = (0..2 << 20).map(letter).collect::<String>();
+    let site = Site::with(&[("page.html", &text)]);
+    let [root, program] = [site.root(), program()].map(|path| path.display().to_string());
+    let words = format!("stty rows 24 cols 80; exec '{program}' precompress '{root}' --codings br");
     let mut command = Command::new("script");
     command.args(["-qec", &words, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
     let Ok(output) = command.output() else {
