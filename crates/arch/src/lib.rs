@@ -27,9 +27,7 @@ pub use work_error::WorkError;
 use options::{OptionSpec, Settings};
 use regatta_metrics::{Arena, Slot, Tally};
 use regatta_op::{Now, Op};
-use regatta_origin::{
-    BodyFiles, Compressor, Exchange, Link, Links, ListenerClass, Log, NoLog, Site,
-};
+use regatta_origin::{BodyFiles, Deriver, Exchange, Link, Links, ListenerClass, Log, NoLog, Site};
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile, channel::Channel, fiber::STACK_BYTES_MIN, socket::Steps,
 };
@@ -243,8 +241,9 @@ pub struct Env {
     pub links: Box<dyn Links<StaticFile> + Sync>,
     /// Open files of streams. Each process has a count of its own, which its units share.
     pub files: Arc<BodyFiles>,
-    /// Source of compressed forms of files, if workers make them. Each process has its own.
-    pub compressor: Option<Arc<dyn Compressor<StaticFile>>>,
+    /// Source of compressed forms and digests of files, if workers make them. Each process has its
+    /// own.
+    pub deriver: Option<Arc<dyn Deriver<StaticFile>>>,
     /// Counters and the control words.
     pub arena: Arena<'static>,
     /// Bells, one per process.

@@ -3,9 +3,8 @@ pub(crate) mod heads;
 
 use self::heads::{Heads, Whole};
 use crate::{
-    ErrorPage, Forms, Site, auth,
-    compression::{forbids, is_compressible},
-    content,
+    Digest, ErrorPage, Forms, Site, auth, content,
+    derive::{forbids, is_compressible, is_digested},
     fields::Amendment,
     validator,
 };
@@ -61,6 +60,8 @@ pub struct Coded<F> {
     /// The body.
     pub body: Body<F>,
     etag: Box<[u8]>,
+    /// Whether the tag will be that of the content, once its digest is known.
+    awaits_digest: bool,
     /// Heads of HTTP/1, built for the first response with this coding; within them is the field
     /// block of HTTP/2.
     heads: OnceBox<Heads>,
@@ -214,17 +215,39 @@ impl<F: File> Representation<F> {
     }
 
     /// Adds forms that were made of the bytes of the file that has these facts.
-    pub(crate) fn add_forms(&mut self, forms: Forms, site: &Site) {
+    pub(crate) fn add_forms(&mut self, forms: Forms) {
         for (coding, bytes) in Coding::ALL.into_iter().zip(forms) {
             let Some(bytes) = bytes else { continue };
             let Coded { id, modified_secs, .. } = self.identity;
-            let etag = validator::etag_of_form(&id, coding, site.content.etag);
+            let etag = validator::etag_of_form(&self.identity.etag, coding);
             let id = FileId { len: bytes.len() as u64, ..id };
             let body = Body::Memory(Whole::new(bytes));
             let coded = Coded::assemble(id, Some(coding), modified_secs, body, etag);
             self.siblings[coding as usize] = Some(Box::new(coded));
         }
         self.made = Made::Done;
+    }
+
+    /// True if a coding on disk will have the tag of its content, and has another yet. False while
+    /// the file is young: its bytes might change without its facts.
+    pub(crate) fn lacks_digest(&self, coding: Option<Coding>) -> bool {
+        !self.young && self.coded(coding).is_some_and(|coded| coded.awaits_digest)
+    }
+
+    /// Gives a coding the tag of its content. Forms that were made of it get theirs.
+    pub(crate) fn add_digest(&mut self, coding: Option<Coding>, digest: &Digest) {
+        let tag = validator::etag_of_content(digest, coding);
+        if let Some(coding) = coding {
+            if let Some(coded) = &mut self.siblings[coding as usize] {
+                coded.retag(tag);
+            }
+            return;
+        }
+        self.identity.retag(tag);
+        let forms = self.siblings.iter_mut().filter(|_| self.made == Made::Done).flatten();
+        for (form, coding) in forms.filter_map(|form| form.coding.map(|coding| (form, coding))) {
+            form.retag(validator::etag_of_form(&self.identity.etag, coding));
+        }
     }
 
     /// True if its siblings are forms that the server made.
@@ -402,7 +425,16 @@ impl<F: File> Coded<F> {
             0 => Body::Memory(Whole::new(Arc::default())),
             _ => Body::File(file),
         };
-        Self::assemble(id, coding, modified_secs, body, etag)
+        let awaits_digest = is_digested(id.len, site);
+        Self { awaits_digest, ..Self::assemble(id, coding, modified_secs, body, etag) }
+    }
+
+    /// Replaces the tag by that of the content. Prebuilt heads have the old one.
+    fn retag(&mut self, etag: Box<[u8]>) {
+        (self.etag, self.awaits_digest, self.heads) = (etag, false, OnceBox::new());
+        if let Body::Memory(whole) = &mut self.body {
+            *whole = Whole::new(whole.body().into());
+        }
     }
 
     /// All of the body.
@@ -432,7 +464,8 @@ impl<F> Coded<F> {
         body: Body<F>,
         etag: Box<[u8]>,
     ) -> Self {
-        Self { id, coding, modified_secs, body, etag, heads: OnceBox::new() }
+        let (awaits_digest, heads) = (false, OnceBox::new());
+        Self { id, coding, modified_secs, body, etag, awaits_digest, heads }
     }
 
     /// The heads of HTTP/1, built when they are first used.
@@ -465,6 +498,11 @@ impl<F> Coded<F> {
     #[must_use]
     pub const fn etag_text(&self) -> &[u8] {
         &self.etag
+    }
+
+    /// Whether the tag will be that of the content, once its digest is known.
+    pub(crate) const fn awaits_digest(&self) -> bool {
+        self.awaits_digest
     }
 
     /// The entity tag, for comparisons.

@@ -579,7 +579,7 @@ impl<F: File> Exchange<F> {
         match found {
             Ok(Opened::File { file, siblings }) => {
                 let siblings = worthwhile(&file, siblings);
-                let open = cx.scratch.compressor.is_some().then(|| file.clone());
+                let open = cx.scratch.deriver.is_some().then(|| (file.clone(), siblings.clone()));
                 let found = match stale.filter(|stale| stale.is_same(&file, &siblings)) {
                     Some(stale) => stale,
                     None => {
@@ -588,7 +588,7 @@ impl<F: File> Exchange<F> {
                         Arc::new(Representation::new(name, file, siblings, site, now, asked))
                     }
                 };
-                Entry::File(with_forms(found, open.as_ref(), cx))
+                Entry::File(with_derived(found, open, cx))
             }
             Ok(Opened::Directory) => Entry::Directory,
             Err(fault) => match stale {
@@ -622,20 +622,27 @@ impl<F: File> Exchange<F> {
     }
 }
 
-/// The file with compressed forms, if it lacks them and they are ready. They are made otherwise.
-fn with_forms<F: File>(
+/// The file with tags of its content and compressed forms, if it lacks them and they are ready.
+/// They are made otherwise. `open` is the file and its siblings on disk.
+fn with_derived<F: File>(
     mut file: Arc<Representation<F>>,
-    open: Option<&F>,
+    open: Option<(F, [Option<F>; 3])>,
     cx: &Cx<'_, F>,
 ) -> Arc<Representation<F>> {
-    if !file.lacks_forms() {
+    let Some((deriver, (plain, siblings))) = cx.scratch.deriver.as_ref().zip(open) else {
         return file;
+    };
+    let coded = Coding::ALL.into_iter().map(Some).zip(siblings);
+    for (coding, open) in coded.chain([(None, Some(plain.clone()))]) {
+        let open = open.filter(|_| file.lacks_digest(coding));
+        if let Some(digest) = open.and_then(|open| deriver.digest(&open)) {
+            Arc::make_mut(&mut file).add_digest(coding, &digest);
+        }
     }
-    let forms = cx.scratch.compressor.as_ref().zip(open).and_then(|(from, open)| from.forms(open));
-    if let Some(forms) = forms {
-        let mut own = Arc::try_unwrap(file).unwrap_or_else(|shared| (*shared).clone());
-        own.add_forms(forms, cx.site);
-        file = Arc::new(own);
+    if file.lacks_forms()
+        && let Some(forms) = deriver.forms(&plain)
+    {
+        Arc::make_mut(&mut file).add_forms(forms);
     }
     file
 }

@@ -420,6 +420,9 @@ impl<F: File> Explainer<'_, F> {
         }
         let coded = reply.coded();
         self.say("validator", shown(coded.etag_text()));
+        if coded.awaits_digest() {
+            self.say("validator", "a hash of the content after the first use (content.etag)");
+        }
         let len = coded.len();
         let answer = match &reply.shape {
             Shape::Whole => format!("all {len} bytes"),

@@ -1,6 +1,6 @@
 //! Resources shared by the connections of one worker: buffers, the formatted date, boundaries.
 use crate::{
-    BodyFiles, Compressor, READ_BYTES_MAX, ReleaseSource, input::Input, location::Room,
+    BodyFiles, Deriver, READ_BYTES_MAX, ReleaseSource, input::Input, location::Room,
     ongoing::Ongoing, releases::Releases,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
@@ -141,8 +141,8 @@ pub struct Scratch<F> {
     pub(crate) exchanges: Arc<AtomicU32>,
     /// Open files of streams of the process.
     pub(crate) files: Arc<BodyFiles>,
-    /// Source of compressed forms of files, if there is one.
-    pub(crate) compressor: Option<Arc<dyn Compressor<F>>>,
+    /// Source of forms and digests of files, if there is one.
+    pub(crate) deriver: Option<Arc<dyn Deriver<F>>>,
     /// Field sections of earlier requests.
     pub(crate) seen: RefCell<Seen>,
     second: Cell<u64>,
@@ -173,7 +173,7 @@ impl<F> Scratch<F> {
             blocks: RefCell::default(),
             exchanges: Arc::default(),
             files: Arc::default(),
-            compressor: None,
+            deriver: None,
             seen: RefCell::default(),
             second: Cell::new(0),
             date: Cell::new(date::format(0)),
@@ -195,10 +195,10 @@ impl<F> Scratch<F> {
         Self { files, ..self }
     }
 
-    /// Takes compressed forms of files from this source.
+    /// Takes compressed forms and digests of files from this source.
     #[must_use]
-    pub fn compressing(self, compressor: Option<Arc<dyn Compressor<F>>>) -> Self {
-        Self { compressor, ..self }
+    pub fn deriving(self, deriver: Option<Arc<dyn Deriver<F>>>) -> Self {
+        Self { deriver, ..self }
     }
 
     /// Keeps at most 32 KiB from now on, not 2 MiB: the unit has one connection at a time.

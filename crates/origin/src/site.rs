@@ -322,6 +322,9 @@ pub enum TagFacts {
     MtimeSize,
     /// Length, device, inode, modification time and change time: no change is missed.
     Inode,
+    /// A hash of the bytes, once it is known ([`crate::Deriver`]), and the facts of [`Self::Inode`]
+    /// before. Files that are too long keep the latter.
+    Content,
 }
 
 /// Rules for the files that answer targets, and the fields that describe them.
@@ -342,7 +345,7 @@ pub struct ContentRules {
     pub not_found: Box<str>,
     /// Serve `name.br`, `name.zst`, `name.gz` for `name` to clients that accept them.
     pub precompressed: bool,
-    /// Send text files without siblings compressed, once that is done ([`crate::Compressor`]).
+    /// Send text files without siblings compressed, once that is done ([`crate::Deriver`]).
     pub compress: bool,
     /// Send files whose names say how they are coded as what they hold: `x.js.br`, `x.svgz`.
     pub coded_names: bool,

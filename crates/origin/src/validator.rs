@@ -1,5 +1,5 @@
 //! Entity tags: they distinguish one content of a file from another in ETag (RFC 9110 §8.8.3).
-use crate::TagFacts;
+use crate::{Digest, TagFacts};
 use alloc::{boxed::Box, vec::Vec};
 use regatta_op::{Coding, FileId, Modified};
 
@@ -15,24 +15,44 @@ use regatta_op::{Coding, FileId, Modified};
 /// If the file is `young`, so that another change may not show, the tag is weak, and made from all
 /// facts. It also differs from the later tag of the file: content that changed after all does not
 /// keep the earlier tag.
+///
+/// With [`TagFacts::Content`] it is the tag until the digest of the content is known: of all facts,
+/// because it must not match other bytes. It is strong, so that downloads can be resumed.
 pub(crate) fn etag(id: &FileId, coding: Option<Coding>, young: bool, facts: TagFacts) -> Box<[u8]> {
     let mut state = mix(id.len);
     let mut add = |fact: u64| state = mix(state ^ fact);
-    if facts == TagFacts::Inode || young || is_meaningless(id.modified.secs) {
+    if facts != TagFacts::MtimeSize || young || is_meaningless(id.modified.secs) {
         for fact in [id.device, id.inode, nanoseconds(id.modified), nanoseconds(id.changed)] {
             add(fact);
         }
     } else {
         add(id.modified.secs.cast_unsigned());
     }
-    let mut tag = Vec::with_capacity(20);
     if young {
         state = mix(state);
-        tag.extend_from_slice(b"W/");
     }
+    let tag = quoted(u128::from(state), 11, coding);
+    if young { weak(&tag) } else { tag }
+}
+
+/// The tag of content with this digest. Equal contents have equal tags on all machines.
+pub(crate) fn etag_of_content(digest: &Digest, coding: Option<Coding>) -> Box<[u8]> {
+    quoted(u128::from_be_bytes(*digest), 22, coding)
+}
+
+/// The tag of a form that the server makes of a file with the tag `plain`. Versions of libraries
+/// make different bytes, so it is weak: no range of one form is put together with another's.
+pub(crate) fn etag_of_form(plain: &[u8], coding: Coding) -> Box<[u8]> {
+    let (open, quote) = plain.split_at(plain.len() - 1);
+    weak(&[open, b"-", coding.name().as_bytes(), quote].concat())
+}
+
+/// A tag of this many digits, six bits each, the last ones first.
+fn quoted(bits: u128, digits: u32, coding: Option<Coding>) -> Box<[u8]> {
+    let mut tag = Vec::with_capacity(32);
     tag.push(b'"');
-    for place in 0..11 {
-        let digit = (state >> (place * 6)) & 63;
+    for place in 0..digits {
+        let digit = (bits >> (place * 6)) & 63;
         tag.push(DIGITS[usize::try_from(digit).expect("six bits")]);
     }
     if let Some(coding) = coding {
@@ -43,10 +63,8 @@ pub(crate) fn etag(id: &FileId, coding: Option<Coding>, young: bool, facts: TagF
     tag.into_boxed_slice()
 }
 
-/// The tag of a form that the server makes. Versions of libraries make different bytes, so it is
-/// weak: no range of one form is put together with another's.
-pub(crate) fn etag_of_form(id: &FileId, coding: Coding, facts: TagFacts) -> Box<[u8]> {
-    [&b"W/"[..], &etag(id, Some(coding), false, facts)].concat().into()
+fn weak(tag: &[u8]) -> Box<[u8]> {
+    [b"W/", tag].concat().into()
 }
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.";
@@ -91,7 +109,9 @@ mod tests {
             (FileId { changed: at(3, 5), ..base }, false),
             (FileId { changed: at(time, 2), ..base }, false),
         ];
-        for (facts, all) in [(TagFacts::Inode, true), (TagFacts::MtimeSize, false)] {
+        for (facts, all) in
+            [(TagFacts::Inode, true), (TagFacts::Content, true), (TagFacts::MtimeSize, false)]
+        {
             let tag = etag(&base, None, false, facts);
             assert_eq!(tag.len(), 13);
             for (other, matters) in &others {
@@ -105,6 +125,21 @@ mod tests {
                 assert_ne!(etag(other, None, true, facts), young, "{other:?} {facts:?}");
             }
         }
+    }
+
+    /// Every bit of a digest counts, and its tags are none of those made from facts.
+    #[test]
+    fn tags_of_content_are_of_the_whole_digest() {
+        let tag = |bits: u128| etag_of_content(&bits.to_be_bytes(), None);
+        let zero = tag(0);
+        assert_eq!(*zero, *b"\"AAAAAAAAAAAAAAAAAAAAAA\"");
+        for bit in 0..128 {
+            assert_ne!(tag(1 << bit), zero, "bit {bit}");
+        }
+        assert_ne!(tag(1), tag(2));
+        let coded = etag_of_content(&[0; 16], Some(Coding::Brotli));
+        assert_eq!(*coded, *b"\"AAAAAAAAAAAAAAAAAAAAAA-br\"");
+        assert_eq!(*etag_of_form(&zero, Coding::Zstd), *b"W/\"AAAAAAAAAAAAAAAAAAAAAA-zstd\"");
     }
 
     /// All files of a reproducible build may have one time: it tells no two contents apart.

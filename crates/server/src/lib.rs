@@ -5,13 +5,13 @@ mod admin;
 pub mod architectures;
 mod certificates;
 mod codings;
-mod compress;
 pub mod config;
 pub mod config_text;
 pub mod development;
 mod expiry;
 pub mod explain;
 mod findings;
+mod first_use;
 #[cfg(test)]
 use regatta_testkit::folder;
 mod front;

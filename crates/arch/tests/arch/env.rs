@@ -54,7 +54,7 @@ pub(crate) fn env(
         site: Site::default(),
         links: Box::new(ClearHttp1),
         files: Arc::default(),
-        compressor: None,
+        deriver: None,
         arena: Arena::create(words.words(), slots),
         bells: shares.iter().map(|_| Bell::new().unwrap()).collect(),
         shares,

@@ -138,12 +138,12 @@ pub(crate) fn room(facts: &Facts, body: Option<usize>) -> usize {
 
 /// Length limit of the head of a 200.
 fn ok_room(facts: &Facts) -> usize {
-    320 + facts.bytes()
+    332 + facts.bytes()
 }
 
 /// Length limit of the head of a 304.
 fn not_modified_room(facts: &Facts) -> usize {
-    160 + facts.revalidated_bytes()
+    172 + facts.revalidated_bytes()
 }
 
 fn write_caching(out: &mut Vec<u8>, facts: &Facts) {

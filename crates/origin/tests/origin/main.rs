@@ -6,7 +6,7 @@ mod beginning;
 mod caching;
 mod changing;
 mod closing;
-mod compressing;
+mod deriving;
 mod describing;
 mod exchanging;
 mod explaining;

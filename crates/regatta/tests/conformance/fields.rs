@@ -50,6 +50,50 @@ pub(crate) fn copies_have_equal_tags(variant: &Variant) {
     assert_ne!(tags[0], tags[2]);
 }
 
+/// Whether the workers have a thread for files after their first use. A process that forks helpers
+/// has none, and shared descriptors stay with their loop.
+pub(crate) fn has_first_use(variant: &Variant) -> bool {
+    let forks = variant.has("amped.helper_kind=processes") || variant.name.starts_with("flash_");
+    !(forks || variant.name.starts_with("shared_"))
+}
+
+/// Equal bytes have one tag, on whatever machine and with whatever time. Other bytes never have it,
+/// even with the same length and time.
+pub(crate) fn tags_are_of_the_content(variant: &Variant) {
+    const OLD: &str = "\"Vov_oRPAKly1qxGZ7pGSED\"";
+    const NEW: &str = "\"y0r.UZyjLdZDJj8ENoEK1B\"";
+    let site = Site::with(&[("a.txt", "the old text"), ("copy.txt", "the old text")]);
+    let path = site.path("a.txt");
+    set_modified(&path, 1_600_000_000);
+    crate::site::age();
+    let sets = ["content.etag=content", "cache.revalidate_ms=50"];
+    let server = serve_root(variant, &site.root(), &sets);
+    let ask = |target: &str| {
+        let answer = server.connect().get(target).expect(200);
+        let tag = answer.must("ETag").to_owned();
+        assert!(tag != OLD || answer.body == b"the old text", "{answer:?}");
+        assert!(tag != NEW || answer.body == b"the new text", "{answer:?}");
+        tag
+    };
+    check_strong(&ask("/a.txt"));
+    // Without a thread tags are made from all facts.
+    let is_hashed = has_first_use(variant);
+    if is_hashed {
+        comes_to(|| ask("/a.txt"), |tag| tag == OLD);
+        comes_to(|| ask("/copy.txt"), |tag| tag == OLD);
+    }
+    let old = ask("/a.txt");
+    let fields = [("If-None-Match", &*old)];
+    comes_to(|| server.connect().ask("GET", "/a.txt", &fields).status, |status| *status == 304);
+    site.put("new.tmp", "the new text");
+    set_modified(&site.path("new.tmp"), 1_600_000_000);
+    fs::rename(site.path("new.tmp"), path).expect("a rename");
+    let new = comes_to(|| ask("/a.txt"), |tag| if is_hashed { tag == NEW } else { *tag != old });
+    assert_ne!(new, old);
+    let changed = || server.connect().ask("GET", "/a.txt", &fields).status;
+    comes_to(changed, |status| *status == 200);
+}
+
 pub(crate) fn media_types(variant: &Variant) {
     let mut client = serve(variant).client();
     for (extension, media_type) in TYPES {

@@ -43,11 +43,11 @@ const ALWAYS: Set = cases! {
         calls_of_a_hit;
     deploys: by_a_link by_moving rules_belong_to_the_root what_is_new_is_waited_for
         a_new_worker_has_the_new_root;
-    fields: of_every_file tags_tell_files_apart copies_have_equal_tags media_types
-        types_are_a_setting charset_is_a_setting nosniff_is_a_setting server_name_is_a_setting
-        pages_revalidate_and_hashed_assets_live cache_control_is_a_setting
-        no_modification_in_the_future modification_at_the_epoch error_bodies_are_safe
-        errors_carry_no_validators;
+    fields: of_every_file tags_tell_files_apart copies_have_equal_tags tags_are_of_the_content
+        media_types types_are_a_setting charset_is_a_setting nosniff_is_a_setting
+        server_name_is_a_setting pages_revalidate_and_hashed_assets_live
+        cache_control_is_a_setting no_modification_in_the_future modification_at_the_epoch
+        error_bodies_are_safe errors_carry_no_validators;
     framing: request_lines versions field_lines bare_line_ends content_lengths transfer_encodings
         transfer_encoding_in_the_old_version chunks faults_in_pieces fault_after_good_requests;
     life: idle_ends_promptly idle_connections_are_closed transfers_are_completed

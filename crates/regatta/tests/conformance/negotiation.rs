@@ -1,5 +1,6 @@
 //! Precompressed siblings by Accept-Encoding: RFC 9110 §12.5.3, §12.5.5 and §8.4.
 
+use crate::fields::has_first_use;
 use crate::prelude::*;
 
 const IDENTITY: &[u8] = b"<!doctype html><title>Page</title> the identity form\n";
@@ -167,9 +168,7 @@ pub(crate) fn compressed_after_the_first_use(variant: &Variant) {
     assert_eq!(first.field("Content-Encoding"), None);
     assert!(first.lists("Vary", "Accept-Encoding"), "{first:?}");
     let ask = || server.connect().ask("GET", "/a.html", &accept).expect(200);
-    // A process that forks helpers has no thread, and shared descriptors stay with their loop.
-    let forks = variant.settings.contains(&"amped.helper_kind=processes");
-    if !(forks || variant.name.starts_with("flash_") || variant.name.starts_with("shared_")) {
+    if has_first_use(variant) {
         let coded = comes_to(ask, |answer| answer.field("Content-Encoding") == Some("gzip"));
         assert!(coded.body.starts_with(&[0x1f, 0x8b]) && coded.body.len() < text.len() / 10);
         assert!(coded.must("ETag").starts_with("W/"), "{coded:?}");

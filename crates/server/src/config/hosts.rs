@@ -117,6 +117,7 @@ fn rules_of(settings: &Settings) -> ContentRules {
         coded_names: settings.flag("content.coded_names"),
         etag: match settings.text("content.etag") {
             "inode" => TagFacts::Inode,
+            "content" => TagFacts::Content,
             _ => TagFacts::MtimeSize,
         },
         dotfiles: settings.flag("content.dotfiles"),

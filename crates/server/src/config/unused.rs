@@ -1,11 +1,10 @@
 //! Options that were set, and have no effect under the chosen architecture or without others.
 use crate::{
-    compress,
     config::{
         options,
         raw::{Problem, Said},
     },
-    listens,
+    first_use, listens,
     log::SKIP_KEY,
     messages,
 };
@@ -22,6 +21,7 @@ const OF_CLIENTS: [&str; 2] = ["tls.client_ca", "tls.crl"];
 const OF_HTTP2: [&str; 4] =
     ["http2.streams_max", "http2.table_bytes", "http2.exchanges_max", "http2.unsent_bytes_max"];
 const COMPRESS: &str = "content.compress";
+const ETAG: &str = "content.etag";
 const HTTP2: &str = "http2.enabled";
 const HTTP2_CLEAR: &str = "http2.clear";
 /// Limit of handshakes, and of PROXY headers.
@@ -41,15 +41,18 @@ pub(super) fn warnings(said: &Said, architecture: &Architecture) -> Vec<Problem>
     given.filter_map(|spec| warn(spec.key)).collect()
 }
 
-/// Warns of compression at first use where workers cannot have the thread that compresses.
+/// Warns of compression at first use, and of tags of content, where workers cannot have the thread
+/// that makes them.
 fn without_threads(said: &Said, architecture: &Architecture, key: &str) -> Option<Problem> {
-    if key != COMPRESS || !said.settings.flag(COMPRESS) {
-        return None;
-    }
-    let obstacle = compress::obstacle(&said.settings, architecture.driver)?;
+    let instead = match key {
+        COMPRESS if said.settings.flag(COMPRESS) => "run `regatta precompress`",
+        ETAG if said.settings.text(ETAG) == "content" => "set content.etag = \"inode\"",
+        _ => return None,
+    };
+    let obstacle = first_use::obstacle(&said.settings, architecture.driver)?;
     let message = format!("no effect with {obstacle}");
     let found = said.problem(messages::OPTION_UNUSED, key, &message);
-    Some(found.hint("run `regatta precompress`, or choose another architecture"))
+    Some(found.hint(format!("{instead}, or choose another architecture")))
 }
 
 /// Warns of an option of HTTP/2 that no connection uses. One that is set to its default is as if
@@ -135,20 +138,25 @@ mod tests {
     }
 
     #[test]
-    fn compression_needs_a_thread() {
-        let set = "content.compress=true";
-        assert_eq!(warned("sped", &[set]), [""; 0]);
-        assert_eq!(warned("amped", &[set]), [""; 0]);
-        let warning = |with: &str| {
-            format!(
-                "--set content.compress=true: content.compress: no effect with {with}\n  hint: run \
-                 `regatta precompress`, or choose another architecture"
-            )
-        };
-        let helpers = warning("helpers that are processes");
-        assert_eq!(warned("flash-1999", &[set]), [&*helpers]);
-        assert_eq!(warned("amped", &["amped.helper_kind=processes", set]), [&*helpers]);
-        assert_eq!(warned("shared-symped", &[set]), [warning("event.share")]);
+    fn compression_and_tags_of_content_need_a_thread() {
+        for (set, key, instead) in [
+            ("content.compress=true", "content.compress", "run `regatta precompress`"),
+            ("content.etag=content", "content.etag", "set content.etag = \"inode\""),
+        ] {
+            assert_eq!(warned("sped", &[set]), [""; 0]);
+            assert_eq!(warned("amped", &[set]), [""; 0]);
+            let warning = |with: &str| {
+                format!(
+                    "--set {set}: {key}: no effect with {with}\n  hint: {instead}, or choose \
+                     another architecture"
+                )
+            };
+            let helpers = warning("helpers that are processes");
+            assert_eq!(warned("flash-1999", &[set]), [&*helpers]);
+            assert_eq!(warned("amped", &["amped.helper_kind=processes", set]), [&*helpers]);
+            assert_eq!(warned("shared-symped", &[set]), [warning("event.share")]);
+        }
+        assert_eq!(warned("flash-1999", &["content.etag=inode"]), [""; 0]);
     }
 
     #[test]

@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     Failure, WorkFault,
-    compress::{self, FirstUse},
     config::{allowance::listed, check::Config, raw::Problem, release::Wanted},
     findings::Handed,
+    first_use::{self, FirstUse},
     front::Front,
     log::{
         self, AccessLog, AccessLogOptions, ErrorLog, Format, LOGS, LogDestination, LogFault, Owner,
@@ -27,7 +27,7 @@ use regatta_arch::{
     Env, Units, layout::ListenPlace, options::Settings, releases::Releases, shared::SharedState,
 };
 use regatta_metrics::Arena;
-use regatta_origin::{BodyFiles, Compressor, ListenerClass, Site};
+use regatta_origin::{BodyFiles, Deriver, ListenerClass, Site, TagFacts};
 use regatta_sys::{
     Bell, OpenRules, StaticFile, clock,
     crew::NUMBERS_MAX,
@@ -102,8 +102,7 @@ pub(super) fn prepare(
     }
     let (asked, sockets, addresses) = listen(&mut config, &found, generations, &errors, tries)?;
     let admin = Admin::new(&config, &errors, generations, tries)?;
-    let (opener, log_errors, compressor) =
-        (Arc::clone(&access), errors.clone(), compressor(&config));
+    let (opener, log_errors, deriver) = (Arc::clone(&access), errors.clone(), deriver(&config));
     let (wanted, builder, site) = sites(&mut config, &found, &addresses);
     let (hosts, build) = (wanted.len(), Arc::clone(&builder));
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
@@ -125,7 +124,7 @@ pub(super) fn prepare(
         site,
         links: Box::new(front.clone()),
         files: Arc::new(body_files(&settings, workers)),
-        compressor,
+        deriver,
         shared: None, // made by the keeper
         arena,
         bells,
@@ -153,11 +152,12 @@ pub(super) fn prepare(
     })
 }
 
-/// Source of compressed forms, if a host has files compressed at their first use, and workers may
-/// have a thread for that.
-fn compressor(config: &Config) -> Option<Arc<dyn Compressor<StaticFile>>> {
-    let is_wanted = config.hosts.iter().any(|host| host.content.compress);
-    let obstacle = compress::obstacle(config.settings(), config.architecture.driver);
+/// Source of forms and digests, if a host has files compressed at their first use or tags of
+/// content, and workers may have a thread for that.
+fn deriver(config: &Config) -> Option<Arc<dyn Deriver<StaticFile>>> {
+    let mut hosts = config.hosts.iter().map(|host| &host.content);
+    let is_wanted = hosts.any(|content| content.compress || content.etag == TagFacts::Content);
+    let obstacle = first_use::obstacle(config.settings(), config.architecture.driver);
     if !is_wanted || obstacle.is_some() {
         return None;
     }

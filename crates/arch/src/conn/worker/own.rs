@@ -151,9 +151,9 @@ impl<'a> Own<'a> {
         let scratch = Scratch::new(env.site.boundary_key ^ mark(clock::nanos(), at, unit));
         let scratch = scratch.following(env.releases.source()).counting(Arc::clone(&env.files));
         if unit == 0 {
-            env.compressor.iter().for_each(|compressor| compressor.start());
+            env.deriver.iter().for_each(|deriver| deriver.start());
         }
-        let scratch = scratch.compressing(env.compressor.clone());
+        let scratch = scratch.deriving(env.deriver.clone());
         Ok(Self { env, process, unit, root, tally, log, scratch })
     }
 

@@ -419,14 +419,21 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     option(
         "content.etag",
-        Kind::Choice(&["mtime-size", "inode"]),
+        Kind::Choice(&["mtime-size", "inode", "content"]),
         "mtime-size",
-        "Which facts of a file its entity tag is made from.",
+        "What the entity tag of a file is made from.",
         "mtime-size: its length and its modification time in seconds, as nginx does. Several \
          servers with copies of a file then send one tag, if the copies keep the time. inode: \
          also its device, its inode, and the time of its last change of any kind. Choose it if a \
          file may change while length and modification time stay the same. Files with a time \
-         before 1980-01-03, as reproducible builds have, always have tags by inode.",
+         before 1980-01-03, as reproducible builds have, have tags by inode instead. content: \
+         a hash of the bytes, 128 bits of SHA-256. Copies have one tag on all servers, whatever \
+         their times, and a deploy that leaves a file's bytes unchanged leaves its tag. A thread \
+         of each worker process hashes a file after its first use, at the lowest priority. The tag \
+         changes once the entry has been revalidated (cache.revalidate_ms), or opened again. Until \
+         then, and for files over 256 MiB, tags are by inode: a tag must never match other bytes. \
+         A client with such a tag receives the file once more. Where helpers are processes, and \
+         with event.share, all tags are by inode.",
     ),
     option(
         "content.dotfiles",
