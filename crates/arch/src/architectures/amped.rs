@@ -57,8 +57,8 @@ options! {
         default: "true",
         doc: "Whether helper processes pass the files that they open to the event loop.",
         long: "If not, the event loop opens the file again after a helper has found it, as the \
-               original Flash did; if the metadata has left memory by then, the loop waits for \
-               the disk (Ruan, Pai, USENIX 2004). Helper threads always share what they open.",
+               original Flash did. If the metadata is no longer in memory by then, the loop waits \
+               for the disk (Ruan, Pai, USENIX 2004). Helper threads always share what they open.",
     },
     residency: Residency = OptionSpec {
         key: "amped.residency",

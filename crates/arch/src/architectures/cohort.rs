@@ -34,10 +34,10 @@ options! {
         default: "cohort",
         doc: "Whether the loop serves by stages or by connections.",
         long: "`cohort` performs one step (accept, receive, parse and look up, open and read \
-               files, send) for all connections that wait for it, and then the next: the code of \
-               a step stays in the processor's caches. `run-to-completion` takes each connection \
-               as far as it can go, as all other event loops do: it is there to be compared with, \
-               and everything else is the same.",
+               files, send) for all connections that wait for it, and then the next. So the code \
+               of a step stays in the processor's caches. `run-to-completion` takes each \
+               connection as far as it can go, as all other event loops do: it is there to be \
+               compared with, and everything else is the same.",
     },
     order: CohortOrder = OptionSpec {
         key: "cohort.order",

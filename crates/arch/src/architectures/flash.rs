@@ -87,7 +87,7 @@ options! {
         long: "`mincore`: what is mapped and in memory, from the first byte on; it is looked at \
                before each send. Linux gives a true answer only to users who own the file or may \
                write it. `mapped`: all that is mapped, as where Flash was built for Linux; if it \
-               has left memory, the event loop waits for the disk.",
+               is no longer in memory, the event loop waits for the disk.",
     },
     map_bytes_max: u64 = OptionSpec {
         key: "flash.map_bytes_max",

@@ -102,10 +102,10 @@ options! {
         kind: Kind::Millis { min: 20, max: 60_000 },
         default: "100 ms",
         doc: "How long a call of a thread waits before the thread looks at what else there is.",
-        long: "A deadline is kept whatever this is. A thread whose client takes nothing hears so \
-               much later that the server ends: if that is 200 ms or more, the process ends \
-               without it, and its lines of the access log are lost. With accept.eager_read a \
-               new connection without a request has its thread for so long.",
+        long: "A deadline is kept whatever this is. A thread whose client takes nothing notices \
+               this much later that the server ends. If that is 200 ms or more, the process ends \
+               without it, and its lines of the access log are lost. With accept.eager_read a new \
+               connection without a request has its thread for this long.",
     },
     stall_us: u64 = ledger::STALL_US,
 }

@@ -74,8 +74,8 @@ options! {
         default: "false",
         doc: "Whether a scheduler that has nothing to run takes connections from others.",
         long: "Only those whose clients have sent something, while the other has more of them than \
-               it runs next: it keeps one for each that it gives. A user thread of its own goes \
-               on with the connection. `fiber_steals` counts them.",
+               it runs next: it keeps one for each that it gives. A user thread of its own \
+               continues with the connection. `fiber_steals` counts them.",
     },
     poller: PollerKind = OptionSpec {
         key: "fiber.poller",
@@ -102,7 +102,7 @@ options! {
                `poll-first`: a helper, when the scheduler's poller has said that the socket takes \
                bytes. `try-first`: a helper at once; if the socket takes nothing, the helper waits \
                for it (fiber.helper_poll_ms) and tries once more. `blocking`: a helper, with one \
-               call in blocking mode, which lasts until the client has room for all of it, or has \
+               call in blocking mode. It lasts until the client has room for all of it, or has \
                taken nothing for a third of limits.send_window_ms ([E] §4).",
     },
     order: Order = OptionSpec {
@@ -142,7 +142,7 @@ options! {
         kind: Kind::Millis { min: 1, max: 60_000 },
         default: "1 s",
         doc: "How long a helper waits for a client that takes nothing, with fiber.send=try-first.",
-        long: "Then it goes on with other tasks, and the connection's rest is a new one.",
+        long: "Then it continues with other tasks, and the connection's rest is a new one.",
     },
     runs_max: usize = OptionSpec {
         key: "fiber.runs_max",
@@ -173,8 +173,8 @@ options! {
         default: "light",
         doc: "What lies below each stack, so that an overflow ends the worker.",
         long: "`light`: a mark in the page table (Linux 6.13), so that all stacks together need \
-               one mapping; on an older kernel as `mapping`. `mapping`: a page that nobody may \
-               access, which makes two mappings of each stack (vm.max_map_count limits them).",
+               one mapping; on an older kernel as `mapping`. `mapping`: a page without access \
+               rights, which makes two mappings of each stack (vm.max_map_count limits them).",
     },
     stall_us: u64 = ledger::STALL_US,
 }

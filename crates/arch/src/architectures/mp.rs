@@ -34,9 +34,9 @@ options! {
         default: "idle",
         doc: "How many processes there are.",
         long: "`idle`: as many as it takes for mp.spare_min to mp.spare_max to wait for a \
-               connection, as Apache's prefork does it: a look each second starts one process if \
-               too few wait, then 2, 4 and so on up to 32 while they still are, and ends one if \
-               too many do. `fixed`: as many as there may be connections \
+               connection, as Apache's prefork does it. A check each second starts one process if \
+               too few wait, then 2, 4 and so on up to 32 while too few still do. It ends one if \
+               too many wait. `fixed`: as many as there may be connections \
                (limits.connections_max), from the beginning.",
     },
     start: usize = OptionSpec {
@@ -52,8 +52,8 @@ options! {
         kind: Kind::Count { min: 1, max: WORKERS_MAX as u64 },
         default: "5",
         doc: "The least processes that wait for a connection, while there may be more processes.",
-        long: "Of all addresses together, each of which has processes of its own. Further clients \
-               wait in the backlog for the next look. Not with mp.control=fixed.",
+        long: "Of all addresses together; each has processes of its own. Further clients wait in \
+               the backlog for the next check. Not with mp.control=fixed.",
     },
     spare_max: usize = OptionSpec {
         key: "mp.spare_max",
@@ -75,8 +75,8 @@ options! {
         kind: Kind::Millis { min: 20, max: 250 },
         default: "100",
         doc: "How long a call waits before its process looks at what else there is.",
-        long: "A deadline is kept whatever this is. A process that is told to leave has 300 ms, \
-               and a call that sends a file may last two steps.",
+        long: "A deadline is kept whatever this is. A process that has to end has 300 ms, and a \
+               call that sends a file may last two steps.",
     },
     stall_us: u64 = STALL_US,
 }

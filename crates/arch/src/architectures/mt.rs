@@ -51,24 +51,24 @@ options! {
         default: "on-demand",
         doc: "When threads are started.",
         long: "`all`: as many as there may be connections (limits.connections_max), at once. \
-               `on-demand`: so many that threads.spare_min wait for a connection; who takes one \
-               starts another thread, if fewer are left.",
+               `on-demand`: enough for threads.spare_min to wait for a connection; a thread that \
+               takes one starts another, if fewer are left.",
     },
     spare_min: usize = OptionSpec {
         key: "threads.spare_min",
         kind: Kind::Count { min: 1, max: 1 << 20 },
         default: "25",
         doc: "The least threads that wait for a connection, while there may be more threads.",
-        long: "Of all addresses together, each of which has threads of its own. A burst of more \
-               connections waits for threads to be started, some tens of microseconds each. Not \
-               with threads.start=all.",
+        long: "Of all addresses together; each has threads of its own. A burst of more connections \
+               waits for threads to be started, some tens of microseconds each. Not with \
+               threads.start=all.",
     },
     spare_max: usize = OptionSpec {
         key: "threads.spare_max",
         kind: Kind::Count { min: 1, max: 1 << 20 },
         default: "75",
         doc: "The most threads that wait for a connection.",
-        long: "A thread whose connection is closed ends if so many wait already. Not with \
+        long: "A thread whose connection is closed ends if this number waits already. Not with \
                threads.start=all.",
     },
     stack_bytes: usize = OptionSpec {

@@ -14,11 +14,11 @@ pub(crate) const STALL_US: OptionSpec = OptionSpec {
     default: "10 ms",
     doc: "How long a turn, or a round of turns, takes to be counted as a stall.",
     long: "A turn that spends this long on files is counted by what took most of the time: \
-           `stall_open`, `stall_read` or `stall_send`. A round is all turns between two \
-           waits: one that takes this long is counted as `stall_round`, and also as \
-           `stall_other` if it takes this long without the time spent on files. Turns that \
-           end because they have used up their bytes or operations are counted as \
-           `stall_budget`, however long they took.",
+           `stall_open`, `stall_read` or `stall_send`. A round is all turns between two waits. One \
+           that takes this long is counted as `stall_round`. It is also counted as `stall_other` \
+           if it takes this long without the time spent on files. Turns that end because they have \
+           used up their bytes or operations are counted as `stall_budget`, however long they \
+           took.",
 };
 
 /// Time of a turn that may have gone to the disk, nanoseconds.

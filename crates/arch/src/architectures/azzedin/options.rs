@@ -56,7 +56,7 @@ options! {
         kind: Kind::Choice(Io::WORDS),
         default: "adapt",
         doc: "Who reads files: `blocking`, the thread that needs one; `async`, others, while the \
-              thread goes on to another connection; `adapt`, one or the other, decided anew for \
+              thread continues with another connection; `adapt`, one or the other, decided for \
               each read.",
         long: "A poller thread looks for reads that are complete and responds to their clients.",
     },
@@ -92,8 +92,8 @@ options! {
         default: "2 ms",
         doc: "With adapt.rule=disk, how long reads must have taken lately for further ones to be \
               made asynchronously.",
-        long: "The mean of all reads, of which each counts 31/32 of what it counted before the \
-               next.",
+        long: "A mean of all reads: with each new one, those before it count 31/32 of what they \
+               counted.",
     },
     engine: Engine = OptionSpec {
         key: "adapt.engine",

@@ -114,10 +114,10 @@ options! {
         default: "0",
         doc: "How many processes serve, in each copy of the server if there are several \
               (event.copies).",
-        long: "0 means one for each processor that the server may use: the processors of its \
-               affinity mask (taskset, cpuset), but no more than the quota of its control group, \
-               rounded up (cpu.max; cpu.cfs_quota_us of version 1; the smallest of all groups \
-               that it is in). `regatta check` prints the number and why. All copies together may \
+        long: "0 means one for each processor that the server may use. These are the processors of \
+               its affinity mask (taskset, cpuset), but no more than the quota of its control \
+               groups, rounded up. The smallest of their quotas counts (cpu.max; cpu.cfs_quota_us \
+               of version 1). `regatta check` prints the number and why. All copies together may \
                have 1000 processes; limits.connections_max is split evenly among all of them.",
     },
     listen: Listen = OptionSpec {
@@ -154,11 +154,11 @@ options! {
         kind: Kind::Choice(Pin::WORDS),
         default: "none",
         doc: "Whether processes are bound to processors.",
-        long: "The processors that the server may use are divided evenly among the copies, so that \
-               those of one copy are neighbours (threads of a core, cores of a die, dies of a \
-               package). `cpu` binds each process to one processor of its copy, each on a core of \
-               its own if there are enough cores, otherwise in turn. `share` binds each process \
-               to all processors of its copy.",
+        long: "The processors that the server may use are divided evenly among the copies. Those \
+               of one copy are neighbours (threads of a core, cores of a die, dies of a package). \
+               `cpu` binds each process to one processor of its copy, each on a core of its own if \
+               there are enough cores, otherwise in turn. `share` binds each process to all \
+               processors of its copy.",
     },
     turn_bytes_max: u64 = OptionSpec {
         key: "event.turn_bytes_max",

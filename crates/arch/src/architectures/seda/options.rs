@@ -23,8 +23,8 @@ options! {
         default: "own",
         doc: "Whether stages have threads of their own.",
         long: "`own`: each has a pool. `shared`: seda.pool_min threads serve all stages between \
-               the one that reads and the one that writes: one after another those for which \
-               requests wait, that with the longest queue first; nothing starts further ones.",
+               the one that reads and the one that writes. They serve the stages for which \
+               requests wait, the longest queue first. Nothing starts further threads.",
     },
     pool_min: u32 = OptionSpec {
         key: "seda.pool_min",
@@ -59,8 +59,8 @@ options! {
         key: "seda.idle_ms",
         kind: Kind::Millis { min: 10, max: 600_000 },
         default: "1 s",
-        doc: "A thread ends when it has had nothing to do for so long, and its stage has more than \
-              it keeps.",
+        doc: "A thread ends when it has had nothing to do for this long, and its stage has more \
+              than it keeps.",
         long: "",
     },
     wake: Wake = OptionSpec {
@@ -68,8 +68,8 @@ options! {
         kind: Kind::Choice(Wake::WORDS),
         default: "one",
         doc: "Which threads of a stage a request wakes.",
-        long: "`all`: every one that waits, of which one takes it and the others wait again, as \
-               in Sandstorm.",
+        long: "`all`: every one that waits; one takes it, and the others wait again, as in \
+               Sandstorm.",
     },
     queue_max: u32 = OptionSpec {
         key: "seda.queue_max",

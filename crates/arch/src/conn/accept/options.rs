@@ -74,16 +74,16 @@ options! {
         kind: Kind::Choice(WhenFull::WORDS),
         default: "close-idle",
         doc: "What a worker does when it has reached its share of limits.connections_max.",
-        long: "close-idle closes an idle connection and accepts the new one: the one that has been \
-               idle longest after a response or, if there is none, the one that has waited longest \
-               without sending a request. Other workers that have room get a moment to accept the \
-               new one first. While no connection is idle, new ones wait in the backlog. With \
-               pause they always wait there, and the worker does not poll the listener until one \
-               of its connections closes. keep-polling goes on polling it, as the servers of [H] \
-               do, and every wait returns at once. With event.listen=exclusive, keep-polling acts \
-               as pause, and a full worker does not poll while others have room, because the \
-               kernel could wake it in their place. The error log reports that a worker is full, \
-               at most once in 10 s.",
+        long: "close-idle closes an idle connection and accepts the new one. It closes the one \
+               that has been idle longest after a response. If there is none, it closes the one \
+               that has waited longest without sending a request. Other workers that have room get \
+               a moment to accept the new one first. While no connection is idle, new ones wait in \
+               the backlog. With pause they always wait there, and the worker does not poll the \
+               listener until one of its connections closes. keep-polling continues to poll it, as \
+               the servers of [H] do, and every wait returns at once. With event.listen=exclusive, \
+               keep-polling acts as pause, and a full worker does not poll while others have room, \
+               because the kernel could wake it in their place. The error log reports that a \
+               worker is full, at most once in 10 s.",
     },
     defer: bool = OptionSpec {
         key: "accept.defer",

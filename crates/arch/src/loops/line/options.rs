@@ -34,14 +34,14 @@ options! {
         key: "stages.pool_every",
         kind: Kind::Count { min: 1, max: 1000 },
         default: "4",
-        doc: "One look of so many may start a thread.",
+        doc: "One look in this many may start a thread.",
         long: "The first time it is the third look, as in Sandstorm.",
     },
     pool_threshold: u64 = OptionSpec {
         key: "stages.pool_threshold",
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "10",
-        doc: "So many requests must wait for a stage before it gets another thread.",
+        doc: "This many requests must wait for a stage before it gets another thread.",
         long: "",
     },
     batch_control: bool = OptionSpec {
@@ -165,14 +165,14 @@ options! {
         key: "stages.samples",
         kind: Kind::Count { min: 1, max: 4096 },
         default: "500",
-        doc: "So many ages are enough to decide.",
+        doc: "This many ages are enough to decide.",
         long: "",
     },
     sample_ms: u32 = OptionSpec {
         key: "stages.sample_ms",
         kind: Kind::Millis { min: 1, max: 60_000 },
         default: "100 ms",
-        doc: "After so long it is decided with fewer ages.",
+        doc: "After this time, fewer ages decide.",
         long: "",
     },
     bucket: u32 = OptionSpec {

@@ -212,9 +212,9 @@ pub static FURTHER: &[OptionSpec] = &[
         Kind::Text,
         "",
         "Where a process of its own answers monitors: host:port, or unix:/path.",
-        "Nowhere by default. /metrics has the counters as Prometheus reads them \
-         (docs/metrics.md; deploy/grafana.json draws them), /live answers 200, /ready 200 while a \
-         worker answers and 503 while none does or the server drains, /status what `regatta top \
+        "Nowhere by default. /metrics has the counters as Prometheus reads them (docs/metrics.md; \
+         deploy/grafana.json draws them). /live answers 200. /ready answers 200 while a worker \
+         answers, and 503 while none does or the server drains. /status has what `regatta top \
          --json` prints, and /config every option. Only the user who starts the server may connect \
          to a Unix socket. Whoever can connect to an address can read all of that.",
     ),
@@ -223,13 +223,13 @@ pub static FURTHER: &[OptionSpec] = &[
         count(0, 64),
         "0",
         "How many heads the simulated disk has; 0 for no simulated disk.",
-        "When a worker or a helper opens a name, or reads or sends a range, that is not in memory, \
-         it waits until a head is free, sleeps for as long as the simulated disk takes, and then \
-         makes the real system call. All workers and helpers use the same disk; operations of \
-         io_uring wait in the same way, and calls that must not block are refused. The kernel \
-         tells only the owner of a file what is in memory (cachestat, mincore), so workers must \
-         run as that user or as root. The lab uses this disk, and says so, where it may not set \
-         up a slow disk outside the server (docs/environments.md).",
+        "A worker or a helper that opens a name, or reads or sends a range, waits for this disk if \
+         that is not in memory. It waits until a head is free, sleeps for as long as the disk \
+         takes, and then makes the real system call. All workers and helpers use the same disk; \
+         operations of io_uring wait in the same way, and calls that must not block are refused. \
+         The kernel tells only the owner of a file what is in memory (cachestat, mincore), so \
+         workers must run as that user or as root. The lab uses this disk, and says so, where it \
+         may not set up a slow disk outside the server (docs/environments.md).",
     ),
     option(
         "lab.disk_seek_us",

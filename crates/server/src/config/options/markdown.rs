@@ -40,11 +40,31 @@ pub fn section_doc(section: &str) -> String {
     if let Some(known) = SECTIONS.iter().find(|known| known.name == section) {
         return known.doc.to_owned();
     }
-    let takes = |architecture: &&Architecture| {
-        architecture.driver.options.iter().any(|spec| super::section(spec.key) == section)
+    let specs: Vec<_> = all().filter(|spec| super::section(spec.key) == section).collect();
+    let takes =
+        |one: &&Architecture| specs.iter().filter(|spec| one.driver.takes(spec.key)).count();
+    let (with, without): (Vec<_>, Vec<_>) = ARCHITECTURES.iter().partition(|one| takes(one) > 0);
+    let names =
+        |some: &[&'static Architecture]| some.iter().map(|one| one.name).collect::<Vec<_>>();
+    let mut text = describe_takers(&names(&with), &names(&without));
+    if with.iter().any(|one| takes(one) < specs.len()) {
+        text.push_str(SOME_IN_PART);
+    }
+    text
+}
+
+const SOME_IN_PART: &str = " Some of them take only a part of these options: \
+    `regatta architectures NAME` lists it.";
+
+/// Names the architectures with an option, or those without, whichever are fewer.
+fn describe_takers(with: &[&str], without: &[&str]) -> String {
+    let (begin, names) = match (with.len(), without.len()) {
+        (_, 0) => return "For all architectures.".to_owned(),
+        (1, _) => ("For the architecture", with),
+        (some, others) if some > others => ("For all architectures except", without),
+        _ => ("For the architectures", with),
     };
-    let names: Vec<_> = ARCHITECTURES.iter().filter(takes).map(|known| known.name).collect();
-    format!("For the architecture{} {}.", if names.len() == 1 { "" } else { "s" }, names.join(", "))
+    format!("{begin} {}.", names.join(", "))
 }
 
 const MARKDOWN_HEAD: &str = "\
@@ -63,10 +83,15 @@ idle_ms_max = \"30 s\"
 
 If an option is set more than once, `--set` wins over flags, flags over the file, and the file over
 the default. Numbers are in the unit at the end of the option's name. As text they may have another
-unit: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB for sizes; us, ms, s, min, h, d for durations; a size
-followed by `/s` for rates. Lists are arrays in the file, and separated by commas on the command
-line. `regatta check` reports everything that is wrong with a configuration; `regatta serve
---print-config` prints the configuration in effect, with every option written out.
+unit:
+
+* sizes: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB
+* durations: us, ms, s, min, h, d
+* rates: a size followed by `/s`
+
+Lists are arrays in the file, and separated by commas on the command line. `regatta check` reports
+everything that is wrong with a configuration. `regatta serve --print-config` prints the
+configuration in effect, with every option written out.
 
 Where nginx has a directive for the same purpose, it is named; [from-nginx.md](from-nginx.md) says
 what differs. [E], [S], [H] and [G] are papers ([STYLE.md](../STYLE.md#the-papers)). A client here
@@ -99,6 +124,25 @@ mod tests {
         assert!(keys.len() > 50, "{keys:?}");
         for key in keys {
             assert!(super::super::find(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_section_names_its_architectures_or_the_others() {
+        let partly = format!("For all architectures.{SOME_IN_PART}");
+        for (section, text) in [
+            ("event", partly.as_str()),
+            ("coloured", "For the architecture coloured."),
+            ("flash", "For the architectures flash-1999, flash-linux."),
+        ] {
+            assert_eq!(section_doc(section), text);
+        }
+        for (with, without, text) in [
+            (&["a"][..], &[][..], "For all architectures."),
+            (&["a", "b"], &["c"], "For all architectures except c."),
+            (&["a", "b"], &["c", "d"], "For the architectures a, b."),
+        ] {
+            assert_eq!(describe_takers(with, without), text);
         }
     }
 

@@ -42,13 +42,12 @@ pub static OPTIONS: &[OptionSpec] = &[
         ".",
         "The directory whose files are served.",
         "The kernel keeps every request below it (openat2, RESOLVE_BENEATH). The server looks the \
-         path up again every second. If it then leads to another directory, because a link was \
-         changed or a directory was renamed, that directory is served within 2 seconds; of the \
-         old one, only files that are being sent stay open \
-         (docs/decisions/the-root-is-a-path.md). The serving user must be able to reach the \
-         directory by this path; a relative path starts at the working directory. Keep named \
-         pipes and devices out of the directory: they are not served, but a request for one opens \
-         it, which a process at the other end of a pipe may notice.",
+         path up again every second. If it then leads to another directory (a changed link, a \
+         renamed directory), that one is served within 2 seconds. Of the old one, only files that \
+         are being sent stay open (docs/decisions/the-root-is-a-path.md). The serving user must be \
+         able to reach the directory by this path; a relative path starts at the working \
+         directory. Keep named pipes and devices out of the directory. They are not served, but a \
+         request for one opens it. A process at the other end of a pipe may notice that.",
     ),
     option(
         "server.listen",
@@ -76,7 +75,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "server.socket_owner",
         Kind::Text,
         "",
-        "The user, or user and group as in root:www-data, who has the files of Unix sockets.",
+        "The owner of the files of Unix sockets: a user, or user and group as in root:www-data.",
         "By name or number, as server.user. Without it they are those of who starts the server; \
          only root can give them to others.",
     ),
@@ -103,13 +102,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Choice(&["best-effort", "required", "off"]),
         "best-effort",
         "Whether workers and the admin process give up all that they do not need to serve.",
-        "Privileges that programs bring, capabilities, and by Landlock (Linux 5.13 or later): all \
-         files but those below the root and in the directories where a deployment puts the next \
-         one, which are those that the root, and the link to it, are in, unless that is /; logs \
-         can be appended to, programs not run. Since Linux 6.7 they can bind and connect no TCP \
-         socket, since 6.12 signal no other process. The admin process (admin.listen) reads \
-         /proc alone, for the memory of processes. The error log says what took effect. \
-         `required` does not serve without Landlock (docs/decisions/protection.md).",
+        "They give up capabilities, and the privileges that programs bring. By Landlock (Linux \
+         5.13 or later) they can open no files except those below the root and those where a \
+         deployment puts the next one. The latter are the directories of the root and of the link \
+         to it, except /. They can append to logs, and run no programs. Since Linux 6.7 they can \
+         bind and connect no TCP socket, since 6.12 signal no other process. The admin process \
+         (admin.listen) reads /proc alone, for the memory of processes. The error log says what \
+         took effect. `required` does not serve without Landlock (docs/decisions/protection.md).",
     ),
     option(
         "server.trusted",
@@ -165,8 +164,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         "16384",
         "The longest request head: request line and header fields.",
         "A longer one is answered with 431. No more than this is received at once (64 KiB if this \
-         is longer), so a connection keeps at most twice as much of pipelined requests; the rest \
-         stays in the kernel.",
+         is longer). A connection therefore keeps at most twice as much of pipelined requests; the \
+         rest stays in the kernel.",
     ),
     option(
         "limits.target_bytes_max",
@@ -320,13 +319,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         "The most connections at once, split evenly among the workers.",
         "A worker that has reached its share leaves new connections to the others. With 0, each \
          worker takes as many as its limit on descriptors (RLIMIT_NOFILE, raised as far as \
-         allowed) leaves after those of the cache; a thread for each takes as many as the system \
-         has room for (RLIMIT_NPROC, pids.max, kernel.pid_max, vm.max_map_count, RLIMIT_AS). A \
-         connection that is sent a file that is not in the cache needs a second descriptor. If \
-         none is left, the cache closes some of its files; if that does not help, the request \
-         waits until another one ends, and after ten seconds it is answered with 503. A client \
-         that sends requests but reads no responses makes its connection keep up to twice \
-         limits.head_bytes_max.",
+         allowed) leaves after those of the cache. Architectures with a thread for each connection \
+         take as many as the system has room for (RLIMIT_NPROC, pids.max, kernel.pid_max, \
+         vm.max_map_count, RLIMIT_AS). A connection that is sent a file that is not in the cache \
+         needs a second descriptor. If none is left, the cache closes some of its files. If that \
+         does not help, the request waits until another one ends. After ten seconds it is answered \
+         with 503. A client that sends requests but reads no responses makes its connection keep \
+         up to twice limits.head_bytes_max.",
     ),
     option(
         "content.index",
@@ -349,9 +348,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         "",
         "A file below the root that is sent, with 200, for pages that do not exist.",
         "For applications that route in the browser: content.fallback=index.html. It is sent only \
-         if the request is for a page (Sec-Fetch-Dest: document, or Accept with text/html; not \
-         the */* of curl), and never for a missing asset, that is, for a path whose last segment \
-         has an extension other than .html.",
+         if the request is for a page (Sec-Fetch-Dest: document, or Accept with text/html; not the \
+         */* of curl). It is never sent for a missing asset, that is, for a path whose last \
+         segment has an extension other than .html.",
     ),
     option(
         "content.fallback_for",
@@ -388,7 +387,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "A compressed file that is larger than the original is not sent. One that is older is \
          sent, as nginx does: run `regatta precompress` after each change (`regatta explain` \
          points out both cases). A client that accepts none of them is sent the original, even if \
-         its Accept-Encoding excludes that too (identity;q=0): a server may disregard the field \
+         its Accept-Encoding excludes that too (identity;q=0). A server may disregard the field \
          (RFC 9110 §12.4.1), and nginx and h2o do so. Presets that replicate a server from the \
          papers have false by default: those servers did not look for compressed files.",
     ),
@@ -536,13 +535,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         "256 MiB",
         "The most memory that a cache uses for names, heads and bodies.",
         "Each worker has a cache, or all workers share one; the copies that they unpack from a \
-         shared cache may take as much again. The default is lowered on a machine with little \
-         memory: to half of the memory, less 2 MiB for each worker, divided by the number of \
-         caches (a shared one counts twice), but to 256 KiB at least. The memory is that of the \
-         machine, or the limit of a control group if that is less (memory.max, memory.high; \
-         memory.limit_in_bytes of version 1; the smallest of all groups that the server is in). \
-         The other half is for socket buffers and for bodies that are being sent. `regatta check` \
-         prints the value in effect, and warns if a value that you set exceeds the memory.",
+         shared cache may take as much again. On a machine with little memory the default is \
+         lower: half of the memory, less 2 MiB for each worker, divided by the number of caches (a \
+         shared one counts twice). It is 256 KiB at least. The memory is that of the machine, or \
+         the limit of the server's control groups if that is less. The smallest of their limits \
+         counts (memory.max, memory.high; memory.limit_in_bytes of version 1). The other half is \
+         for socket buffers and for bodies that are being sent. `regatta check` prints the value \
+         in effect, and warns if a value that you set exceeds the memory.",
     ),
     option(
         "cache.body_bytes_max",
@@ -567,9 +566,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         "A change on disk is seen after this time if the file system answers at once. While it \
          takes longer, one request waits for it and the others are sent the old entry, for four \
          times this long; then all wait. A file that changed within the last two seconds has a \
-         weak entity tag, because one more change in that time might leave the same metadata; the \
-         next revalidation gives it a strong one. never: an entry is used until it is evicted, as \
-         in the servers of [E], [S] and [H]. Presets that replicate one of those have never by \
+         weak entity tag: one more change in that time might leave the same metadata. The next \
+         revalidation gives it a strong one. never: an entry is used until it is evicted, as in \
+         the servers of [E], [S] and [H]. Presets that replicate one of those have never by \
          default (`regatta check` says so); set 1000 if one of them serves real users.",
     ),
     option(
@@ -583,7 +582,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "cache.inactive_ms",
         Kind::MillisOrNever { min: 100, max: DAY_MS },
         "10000",
-        "How long an entry that nobody asks for stays in a cache; then its file is closed.",
+        "How long an entry without requests stays in a cache; then its file is closed.",
         "It may take an eighth longer. The disk space of a deleted file becomes free when the last \
          process closes it: if clients still ask for the file, at the next revalidation \
          (cache.revalidate_ms). never: entries are removed only to make room for others.",
