@@ -21,8 +21,8 @@ pub fn with_defaults<O: Args>(words: &[&OsStr]) -> O {
     O::from_arg_matches(&said).expect("it needs no others")
 }
 
-/// Makes an enum whose values each have a name, which is also how it is written and read: `ALL` of
-/// them, the `name` of each, and the one that is `named` so.
+/// Makes an enum whose values are written and read by name: `ALL` values, the `name` of each, and
+/// the value that is `named` so.
 #[macro_export]
 macro_rules! named {
     ($(#[$about:meta])* $vis:vis enum $enum:ident {

@@ -55,7 +55,7 @@ fn main() {
     let clients: Vec<u64> = outcome.clients.iter().map(|client| client.requests).collect();
     assert_eq!(clients, [34, 34, 33, 33, 33, 33], "each its share of one schedule");
 
-    // One that is told to stop passes it on to its processes.
+    // A load that is stopped passes the signal on to its processes.
     let options = LoadOptions { duration: Some(Duration::from_secs(3_600)), ..options };
     let plan = Plan::new(&options).unwrap();
     let mut tell = |_: &_| stop.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! Arrivals of requests or sessions: a schedule that is a pure function of its seed.
 //!
-//! Arrival `k` comes when the integral of the rate reaches the `k`-th point of a unit-rate process:
-//! the whole numbers (constant), a Poisson process, or uniform gaps (httperf's `d`, `e`, `u`).
-//! Every worker generates the same sequence and takes its share, so that the schedule does not
-//! depend on how many there are.
+//! Arrival `k` is due when the integral of the rate reaches the `k`-th point of a unit-rate
+//! process. The points are the whole numbers (constant), a Poisson process, or uniform gaps
+//! (httperf's `d`, `e`, `u`). Every worker generates the same sequence and takes its share, so that
+//! the schedule does not depend on their number.
 
 use crate::number::nanos_of;
 use crate::workload::popularity::{Purpose, stream, unit};

@@ -106,7 +106,7 @@ fn writable(path: &Path) -> Result<(), String> {
 }
 
 fn say(problem: &str) {
-    // Nobody may be there to read it.
+    // Standard error may be closed.
     let _ = writeln!(io::stderr(), "regatta load: {problem}");
 }
 
@@ -431,7 +431,7 @@ impl Run<'_> {
 fn pass_stop_on(stop: &AtomicBool, over: &AtomicBool, kids: &[Child]) {
     while !over.load(Ordering::Relaxed) {
         if stop.load(Ordering::Relaxed) {
-            // One that has ended needs no signal.
+            // A child that has ended needs no signal.
             kids.iter().for_each(|kid| drop(kid.kill(Signal::Interrupt)));
             return;
         }

@@ -500,7 +500,7 @@ impl<'p> Core<'p> {
         }
         let (stream, has_socket) = (conn.stream.take(), conn.fd.is_some());
         let generation = conn.generation.wrapping_add(1);
-        // What it had allocated is used again.
+        // Reuses its allocations.
         let mut flights = core::mem::take(&mut conn.flights);
         flights.clear();
         *conn = Conn { generation, flights, ..Conn::closed() };

@@ -100,7 +100,7 @@ impl Core<'_> {
             return true;
         };
         conn.more = false;
-        // One alarm, however often more comes meanwhile.
+        // A single alarm, however often more arrives meanwhile.
         if !mem::replace(&mut line.waits, true) {
             self.timers.set(line.next, Alarm::Read(id.0));
         }
@@ -178,7 +178,7 @@ impl Core<'_> {
     fn consume_head(&mut self, at: usize) -> Progress {
         let Self { conns, input, plan, heads, now, .. } = self;
         let Conn { exchange, flights, .. } = &mut conns[at];
-        // Bytes that nobody asked for.
+        // Bytes that no request asked for.
         let Some(flight) = flights.front_mut() else { return Progress::Bad };
         let first_bytes = flight.first == 0;
         if first_bytes {

@@ -120,7 +120,7 @@ impl Local {
     }
 
     fn copies(&self) -> Copies {
-        // Nobody panics while writing, and a half-written value could not exist anyway.
+        // No thread panics while writing, and a half-written value could not exist anyway.
         self.copies.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -478,7 +478,7 @@ mod tests {
         let torn = verdict(&expect, &[&five[..128], &three[128..]], 5, 0);
         assert_eq!(torn, Comparison::Wrong(Fate::WrongBytes));
         assert_eq!(verdict(&expect, &[b"hello"], 5, 0), Comparison::Wrong(Fate::WrongBytes));
-        // Whoever writes the versions knows which is the oldest that may still come.
+        // The writer of the versions knows which is the oldest that may still arrive.
         let (first, started_ns, period_ns, stale_after_ns) = (3, 1_000, 10, 200);
         written.set(Written { first, started_ns, period_ns, stale_after_ns }).unwrap();
         assert_eq!([0, 1_199, 1_219, 1_230, 1_300].map(|now| expect.floor(now)), [5, 5, 5, 6, 13]);

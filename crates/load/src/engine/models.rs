@@ -475,7 +475,7 @@ impl Play for Sessions {
         if !reply.keep {
             let session = &mut self.all[index(at.into())];
             session.one_each = true;
-            // What was pipelined behind it is asked for again.
+            // Requests pipelined behind it are sent again.
             let broken = core.end(conn, Fate::Reset);
             for order in broken.again.into_iter().rev() {
                 session.todo.push_front(order);

@@ -99,7 +99,7 @@ pub struct LoadOptions {
     /// Arrival of requests.
     #[arg(skip)]
     pub model: Model,
-    /// How arrivals are distributed in time.
+    /// Distribution of arrivals in time.
     #[arg(long, value_enum, default_value = "constant", conflicts_with = "closed")]
     pub arrivals: Arrivals,
     /// Length of the measurement; by default until --count or the log is done, else the workload's,
@@ -112,7 +112,7 @@ pub struct LoadOptions {
     /// Time of load before the measurement; by default the workload's, or none.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub warm_up: Option<Duration>,
-    /// How long to wait at the end for requests in flight; by default the time-out, but at most 5s.
+    /// Time to wait at the end for requests in flight; by default the time-out, but at most 5s.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub drain: Option<Duration>,
     // Sessions have their own.
@@ -142,7 +142,7 @@ pub struct LoadOptions {
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "0s")]
     #[arg(hide_default_value = true, conflicts_with_all = ["closed", "rate"])]
     pub think_timeout: Duration,
-    // It is then [`super::Fate::Late`], and a request not sent by then is not sent.
+    // A late reply is [`super::Fate::Late`], and a request not sent by then is not sent.
     /// A reply later than this after its request was due does not count as good.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub deadline: Option<Duration>,
@@ -150,7 +150,7 @@ pub struct LoadOptions {
     /// default what the workload allows, else off.
     #[arg(long, value_name = "HOW|DIR")]
     pub verify: Option<Verify>,
-    /// How long a server may serve the old version of a changed file, with --verify DIR.
+    /// Time for which a server may serve the old version of a changed file, with --verify DIR.
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "2s")]
     pub stale_after: Duration,
     /// Idle connections that are kept open, after one request each; by default the workload's, or
@@ -173,7 +173,7 @@ pub struct LoadOptions {
     /// Source addresses of connections, used in turn.
     #[arg(long = "source")]
     pub sources: Vec<IpAddr>,
-    /// How many addresses of 127.0.0.0/8 to use as sources if the server is there; 0: automatic.
+    /// Number of source addresses in 127.0.0.0/8 if the server is there; 0: automatic.
     #[arg(long, default_value_t = 0)]
     pub spread: u32,
     /// Use exactly this share of the processor, for a load on the server's own processor: it spins

@@ -469,7 +469,7 @@ fn sources(options: &LoadOptions, servers: &[Destination]) -> Result<Vec<IpAddr>
     }
     if !options.sources.is_empty() {
         for &source in &options.sources {
-            // A port that nobody else has: whether the address is ours at all.
+            // Binding a free port shows whether the address is ours at all.
             UdpSocket::bind((source, 0)).map_err(|error| format!("--source {source}: {error}"))?;
         }
         return Ok(options.sources.clone());

@@ -2,10 +2,10 @@
 //! Alongside, in the thread that listens to the workers, idle connections are held, each asked
 //! once, and a file is rewritten.
 //!
-//! Where load and server run on one processor, the load would take more or less of it as the
-//! scheduler likes, and what the server can do would vary with that. A load that holds a share
-//! takes just that: it runs for a slice, spins while it has nothing to do, and sleeps for as long
-//! as makes the slice its share. With a real-time priority the server then has exactly the rest.
+//! If load and server run on one processor, the scheduler decides how much of it the load takes,
+//! and the server's capacity varies with that. A load that holds a share takes exactly that share.
+//! It runs for a slice, spins while it has nothing to do, and sleeps until the slice is its share.
+//! With a real-time priority the server then has exactly the rest.
 
 use super::arrivals::{Arrival, Rate, Schedule};
 use super::core::{Alarm, Broken, Core, Order};
@@ -265,7 +265,7 @@ fn kept_nanos() -> u64 {
 }
 
 /// A slice and the sleep after it together, ns. No tick of the kernel (1, 3 1/3, 4 or 10 ms) is a
-/// multiple of it or nearly so: `/proc/stat` counts whoever runs at a tick.
+/// multiple of it or nearly so: `/proc/stat` counts the task that runs at a tick.
 pub const PERIOD_NS: u64 = 514_137;
 
 /// Waits for one thread; holds its share if it has one.
@@ -299,7 +299,7 @@ impl Held {
         };
         loop {
             if now.saturating_sub(self.begun) >= slice_ns(percent) {
-                // What it took to fall asleep and to wake is part of the share.
+                // Falling asleep and waking are part of the share.
                 let used = thread::cpu_nanos();
                 let rest = rest_ns(used - self.used_until, percent);
                 self.used_until = used;

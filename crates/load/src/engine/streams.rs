@@ -191,7 +191,7 @@ impl Core<'_> {
             return self.failed.push((id, Fate::of(&error)));
         }
         let all = http2.out_before + http2.out_at as u64;
-        // What TLS has and the kernel has not is not sent.
+        // Bytes that TLS has and the kernel has not are not sent.
         if conn.secure.as_ref().is_some_and(|secure| secure.has_unsent()) {
             return;
         }
@@ -443,7 +443,7 @@ impl Core<'_> {
         let (plan, now) = (self.plan, self.now);
         let Some(http2) = &mut self.conns[id.at()].http2 else { return Followed::Bad };
         let Some(place) = http2.place(number) else {
-            // Of a stream that was given up: the table changes all the same.
+            // A field block of a stream that was given up changes the table all the same.
             return if http2.decoder.skip(block).is_ok() { Followed::Next } else { Followed::Bad };
         };
         let Ok([conn, shared]) = self.conns.get_disjoint_mut([place.at(), id.at()]) else {

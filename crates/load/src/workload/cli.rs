@@ -68,7 +68,7 @@ pub struct NewOptions {
     /// Factor by which think times are multiplied.
     #[arg(long, allow_negative_numbers = true)]
     pub scale: Option<f64>,
-    /// How classes are drawn.
+    /// Method of drawing classes.
     #[arg(long)]
     pub mix: Option<Mix>,
     /// Line speed of each session, bit/s.
@@ -422,7 +422,7 @@ fn check(found: &Subject, path: &Path, watch: Watch<'_>) -> Result<(), Fault> {
     let root = workload.root(path);
     match workload.files {
         Files::Users { .. } => from_dir::verify(&found.set, &root, watch),
-        // What is rewritten while it is served has any version.
+        // A file that is rewritten while it is served has any version.
         _ if workload.offer.altered.is_some() || !root.exists() => Ok(()),
         _ => found.set.verify(&root, watch),
     }
@@ -475,7 +475,7 @@ pub struct FromDirOptions {
     /// Exponent of Zipf's law; 0 requests all files equally often.
     #[arg(long, default_value_t = 1.0, hide_default_value = true)]
     pub exponent: f64,
-    /// Which files are the popular ones.
+    /// Choice of the popular files.
     #[arg(long, value_enum, default_value_t, hide_default_value = true)]
     pub ranks: Ranks,
     /// Random seed.

@@ -1,9 +1,9 @@
 //! File contents as a pure function of (path, offset), made and checked without a stored copy.
 //!
-//! The layout is SPEC's \[src\]: a first line with the size in nine columns and the file's name; a
-//! newline at the end of every 64 bytes; the file's marker character at every 4,096; printable
-//! bytes (33 to 123) elsewhere. The random bytes depend on the path, the version and the line
-//! number, so a byte that is missing, doubled, swapped or from another file is found.
+//! The layout is SPEC's \[src\]. The first line has the size in nine columns and the file's name. A
+//! newline ends every 64 bytes, and the file's marker character is at every 4,096. Printable bytes
+//! (33 to 123) fill the rest. The random bytes depend on the path, the version and the line number,
+//! so a byte that is missing, doubled, swapped or from another file is found.
 
 use super::specweb;
 use core::fmt;
@@ -45,7 +45,7 @@ impl Content {
         Self::build(path, None)
     }
 
-    /// The contents of `path` as rewritten for the `version`-th time: the version follows the name
+    /// The contents of `path` as rewritten for the `version`-th time. The version follows the name
     /// in the first line and changes every line, so a torn reply is found (\[A\], altered file).
     pub fn at_version(path: &str, version: u64) -> Self {
         Self::build(path, Some(version))

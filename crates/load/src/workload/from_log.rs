@@ -21,7 +21,7 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-/// How a log is read, and how much memory that may take.
+/// Rules for reading a log, and the memory that this may take.
 #[derive(Args, Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// A client that is silent for longer starts a new session, seconds.

@@ -26,7 +26,7 @@ pub const LIST: &str = "files.tsv";
 /// Directory of generated files.
 pub const ROOT: &str = "root";
 
-/// A workload: what is asked for, by whom, and how.
+/// A workload: its requests, clients and load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {

@@ -1,9 +1,9 @@
 //! File sets and session logs: made, read, inspected, and predicted from.
 //!
-//! The workload of the papers is regenerated from first principles (`systems.md` §3): a
-//! SPECweb99-like [`files::FileSet`], its [`popularity`], session [`think`] patterns, deterministic
-//! traces written as httperf logs of [`session`]s, and the [`model`]s that predict what a server
-//! will do with them. Marks in brackets name the source: \[E\] EuroSys'07, \[S\] SYSTOR'12,
+//! The workload of the papers is regenerated from first principles (`systems.md` §3). It has a
+//! SPECweb99-like [`files::FileSet`], its [`popularity`], session [`think`] patterns, and
+//! deterministic traces written as httperf logs of [`session`]s. The [`model`]s predict what a
+//! server will do with them. Marks in brackets name the source: \[E\] EuroSys'07, \[S\] SYSTOR'12,
 //! \[H\] HPL-2001-314, \[G\] Genevès, \[A\] Azzedin and Issa, \[src\] public source code, \[mem\]
 //! not confirmed, \[inf\] computed.
 

@@ -109,7 +109,7 @@ pub enum Mix {
     /// Each draw on its own.
     #[default]
     Iid,
-    // Of exactly 350, 500, 140 and 10 cards, again and again, with less variance.
+    // A deck of exactly 350, 500, 140 and 10 cards, again and again, with less variance.
     /// From a shuffled deck, SPEC's method.
     Deck,
 }

@@ -106,7 +106,7 @@ pub struct Prediction {
     pub formula: String,
 }
 
-/// What the calculator is asked (§3.9). Absent numbers leave their predictions out.
+/// Questions to the calculator (§3.9). Absent numbers leave their predictions out.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq)]
 pub struct Questions {
     /// Requested rate, requests per second.

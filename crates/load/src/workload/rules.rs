@@ -63,9 +63,9 @@ pub fn eurosys07(cells: &[Cell]) -> Vec<Breach> {
     judge.0
 }
 
-/// \[S\] §5: at most 10 % of all time out; per size at most 5 % at one client and 2 % over all; per
-/// size at most 5 points above the mean, at one client (against its own mean) and over all. Answers
-/// as [`eurosys07`].
+/// \[S\] §5 allows time-outs of at most 10 % of all; per size, of 5 % at one client and of 2 % over
+/// all. Per size they are at most 5 points above the mean, at one client (against its own mean) and
+/// over all. Answers as [`eurosys07`].
 pub fn systor12(cells: &[Cell]) -> Vec<Breach> {
     let cells: Vec<Cell> = cells.iter().map(Cell::seen).collect();
     let sums = Sums::of(&cells);

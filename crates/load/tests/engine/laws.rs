@@ -108,8 +108,8 @@ fn the_closed_interactive_law() {
     });
 }
 
-/// A server that is frozen for 150 ms of every 500: what an open model must see is known, and
-/// what a closed model sees instead is why coordinated omission has its name.
+/// A server that is frozen for 150 ms of every 500. An open model must see a known distribution; a
+/// closed model shows coordinated omission.
 #[test]
 fn scripted_stalls() {
     const STALL: f64 = 150.0;

@@ -121,7 +121,7 @@ fn old_versions_are_stale() {
         Content::at_version("altered.html", version).fill(0, &mut bytes);
         Answer::ok(&bytes)
     });
-    // One connection: with two, a request may be under way before the first reply.
+    // A single connection: with two, a request may be under way before the first reply.
     let options = options(&server.url("/altered.html"), closed(1));
     let outcome = load(&LoadOptions { count: Some(20), verify: Some(Verify::Altered), ..options });
     let found = (outcome.fates.get(Fate::Good), outcome.fates.get(Fate::Stale));
@@ -189,7 +189,7 @@ fn nobody_is_there() {
     let addr = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{addr}/");
     for model in [open(100.0), closed(3)] {
-        // An hour: it ends by itself when the first second has shown that nobody is there.
+        // An hour: the test ends early if the first second shows that no server is there.
         let duration = Some(ms(3_600_000));
         let problem = try_load(&LoadOptions { duration, ..options(&url, model) }).unwrap_err();
         assert!(problem.contains(&format!("{addr} refused every connection")), "{problem}");

@@ -199,7 +199,7 @@ fn connections_live_as_long_as_they_are_told() {
     let outcome = load(&LoadOptions { count, requests_per_connection, ..base });
     // The three share the count: one may be ahead of the others.
     assert!((9..=11).contains(&outcome.connects), "{}", outcome.connects);
-    // Each is a client, and nobody starves.
+    // Each is a client, and none starves.
     assert_eq!((outcome.clients.len(), outcome.fairness), (3, 1.0), "{:?}", outcome.clients);
     assert_eq!(server.count(), 90);
     assert!(server.asked().iter().all(|asked| asked.on_conn < 10));

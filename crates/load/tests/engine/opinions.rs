@@ -44,7 +44,7 @@ fn wrk_agrees_on_rate_and_median() {
         let requests = text.lines().find_map(|line| line.trim().split_once(" requests in"));
         let requests: f64 =
             requests.and_then(|(n, _)| n.trim().parse().ok()).ok_or(text.clone())?;
-        // It leaves those that are in flight at its end uncounted.
+        // wrk leaves those that are in flight at its end uncounted.
         near("wrk's own count", requests, theirs as f64, 9.0)?;
         let median = number(&text, "50%").ok_or(text.clone())?;
         let duration = Some(ms(1_000));

@@ -109,7 +109,7 @@ fn certificates_are_judged() {
     for (what, tls, fault) in [
         ("trusted", right.clone(), None),
         ("any", TlsOptions { insecure: true, ..TlsOptions::default() }, None),
-        // It has the same name.
+        // The other certificate has the same name.
         ("not trusted", another.options(), Some("BadSignature")),
         ("another name", TlsOptions { sni: None, ..right }, Some("NotValidForName")),
     ] {

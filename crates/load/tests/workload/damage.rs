@@ -38,7 +38,7 @@ fn check(text: &[u8], read: impl Fn(&[u8])) {
 fn session_logs() {
     check(SESSIONS, |text| {
         let sessions: Result<Vec<_>, _> = Reader::new(text, Path::new("log")).collect();
-        // What is accepted survives its own round trip.
+        // Accepted sessions survive their own round trip.
         let Ok(sessions) = sessions else { return };
         let mut again = Vec::new();
         sessions.iter().for_each(|session| write(session, &mut again).unwrap());
