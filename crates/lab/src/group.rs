@@ -1,4 +1,4 @@
-//! A program and all that it starts, which never outlive who holds them.
+//! A program and all that it starts, which never outlive their owner.
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -9,9 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// How often a wait looks again.
+/// Interval at which a wait checks again.
 pub(crate) const STEP: Duration = Duration::from_millis(5);
-/// What an interrupted wait says.
+/// Error of an interrupted wait.
 pub(crate) const INTERRUPTED: &str = "interrupted";
 
 /// A program in a process group of its own. When this is dropped, it and all that descends from it
@@ -36,7 +36,7 @@ impl Group {
         Self::start_leader(command.process_group(0), cpus, leave_max)
     }
 
-    /// As [`Group::start`] for a program that makes a session, and so a group, of its own.
+    /// Starts a program that makes a session, and so a group, of its own; else as [`Group::start`].
     pub fn start_leader(
         command: &mut Command,
         cpus: &[usize],
@@ -85,7 +85,7 @@ impl Group {
         self.child.wait().map_err(|error| error.to_string())
     }
 
-    /// What it printed on a standard output that is a pipe, to its end.
+    /// Output up to its end, if standard output is a pipe.
     pub fn printed(&mut self) -> io::Result<String> {
         let mut text = String::new();
         if let Some(mut out) = self.child.stdout.take() {
@@ -96,7 +96,7 @@ impl Group {
 
     pub fn signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.id()).ok().and_then(Pid::from_raw) {
-            // It may have gone already.
+            // The group may have ended already.
             let _ = kill_process_group(pid, signal);
         }
     }
@@ -112,7 +112,7 @@ impl Drop for Group {
         while !self.has_ended() && start.elapsed() < self.leave_max {
             std::thread::sleep(STEP);
         }
-        // What is left of the group, and what left the group but not the family.
+        // Signals the rest of the group, and processes that left the group but not the family.
         self.signal(Signal::KILL);
         let _ = self.child.wait();
         for pid in descendants.into_iter().skip(1) {

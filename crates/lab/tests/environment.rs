@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         ["lab", spec] => lab(spec),
         ["answer", address] => answer(address),
         ["ask", address] => ask(address),
-        // What the usual harness is asked for: nothing here is ignored, and nothing listed.
+        // Listing, as the usual harness does it: nothing here is ignored, and nothing listed.
         words if words.contains(&"--list") || words.contains(&"--ignored") => {}
         _ => tests(),
     }
@@ -72,7 +72,7 @@ fn make(name: &str, spec: &Spec) -> Option<Environment> {
             let needs: Vec<_> = lacks.iter().map(ToString::to_string).collect();
             skipped(name, &needs.join("; "))
         }
-        // What looks allowed may still be refused, in a container for one.
+        // A step that looks allowed may still be refused, in a container for one.
         Err(Fault::Failed(why)) if REFUSALS.iter().any(|refusal| why.contains(refusal)) => {
             skipped(name, &format!("needs what this machine refuses: {why}"))
         }
@@ -93,7 +93,7 @@ const REFUSALS: [&str; 8] = [
 ];
 
 fn skipped(name: &str, why: &str) -> Option<Environment> {
-    // As the usual harness says it.
+    // The usual harness prints it like this.
     println!("test {name} ... ignored, {}", why.replace('\n', " "));
     SKIPPED.store(true, Ordering::Relaxed);
     None
@@ -109,7 +109,7 @@ fn with_files(name: &str, count: u32, bytes: usize) -> Folder {
     folder
 }
 
-/// What a program inside prints.
+/// Output of a program inside.
 fn inside(environment: &Environment, place: Place, words: &[&str]) -> String {
     let mut command = environment.command(place, Path::new(words[0]));
     let output = command.args(&words[1..]).stdin(Stdio::null()).output().unwrap();
@@ -149,12 +149,13 @@ fn memory_and_time_are_limited() {
     let most = ["memory.max_usage_in_bytes", "memory.peak"];
     let used = most.iter().find_map(|name| fs::read_to_string(group.join(name)).ok());
     let used: u64 = used.unwrap().trim().parse().unwrap();
-    // What was read counts for the group, and never more than it may have.
+    // The group counts the pages that were read, and never more than it may have.
     assert!((4 << 20..=8 << 20).contains(&used), "{used}");
     let memory = fs::read_to_string("/proc/meminfo").unwrap();
     let swap = memory.lines().find_map(|line| line.strip_prefix("SwapTotal:"));
     if swap.is_some_and(|swap| swap.trim() == "0 kB") {
-        // Who takes more is killed, which the group tells: a guard of trials reads it there.
+        // A process that takes more is killed, and the group reports it: a guard of trials reads it
+        // there.
         let mut greedy = environment.command(Place::Server, Path::new("sh"));
         let greedy = greedy.args(["-c", "head -c 64m /dev/zero | tail -c 64m"]);
         greedy.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
@@ -264,10 +265,10 @@ fn a_disk_takes_its_time() {
         assert_eq!(row.end_ns - row.start_ns, least, "{row:?}");
         assert!(row.replied_ns >= row.end_ns, "an answer before its time: {row:?}");
     }
-    // What has been read is cached, by the file system on the disk.
+    // Pages that have been read are cached by the file system on the disk.
     inside(&environment, Place::Server, &["cat", root.join("file0").to_str().unwrap()]);
     assert_eq!(disklog::read(&log).unwrap().len(), rows.len());
-    // Nobody outside sees the mount.
+    // No process outside sees the mount.
     assert!(!root.join("file0").exists());
     environment.end().unwrap();
     fs::remove_file(&log).unwrap();
@@ -313,7 +314,7 @@ fn lab(spec: &str) {
     let mut client = environment.command(Place::Client, Path::new("sleep"));
     let mut client = client.arg("300").spawn().unwrap();
     println!("ready");
-    // Both go on until something ends this process.
+    // Both continue until something ends this process.
     server.wait().and_then(|_| client.wait()).unwrap();
 }
 
@@ -392,8 +393,8 @@ fn nothing_is_left(folder: &Folder, labs: &BTreeSet<u32>, when: &str) {
     }
 }
 
-/// The settings of the whole machine that an environment may change; None while somebody else's
-/// environment is being used.
+/// Settings of the whole machine that an environment may change; None while another process's
+/// environment is in use.
 fn machine() -> Option<Vec<Option<String>>> {
     let quiet = || list().iter().all(|entry| !entry.owner.is_alive());
     let files = (0..8).map(|i| format!("/sys/block/loop{i}/queue/read_ahead_kb"));

@@ -1,4 +1,4 @@
-//! What a machine does not allow, found out before anything is made.
+//! Limits of a machine, found before anything is made.
 
 use super::groups::Hierarchies;
 use super::spec::{Cpu, Kind, Lack, Profile, STAND_IN, Spec};
@@ -70,8 +70,8 @@ pub fn lacks(spec: &Spec) -> Vec<Lack> {
 }
 
 impl Spec {
-    /// What a machine allows of it that lacks this; None: nothing, so that the machine itself has
-    /// to do.
+    /// Specification without the parts that this machine lacks; None: nothing remains, and the
+    /// machine itself is used.
     #[must_use]
     pub fn without(mut self, lacking: &[Lack]) -> Option<Self> {
         for lack in lacking {
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(left, wanted);
         assert_eq!(spec.clone().without(&[]), Some(spec.clone()));
         assert_eq!(spec.clone().without(&[lack("groups")]), None);
-        // Of the processors that everybody has a part is no environment.
+        // A split of the processors alone is no environment.
         let cpu = Cpu { server: vec![0], client: vec![1], disk: vec![1], ..Cpu::default() };
         let spec = Spec { cpu, ..spec };
         assert_eq!(spec.without(&[lack("network"), lack("memory"), lack("disk")]), None);

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Room in an image beside what the files take: a share, and bytes.
+/// Room in an image in addition to the files: a share, and bytes.
 const SLACK_SHARE: u64 = 20;
 const SLACK_BYTES: u64 = 8 << 20;
 const INODE_BYTES: u64 = 256;
-/// How long the process behind the disk has to leave: its last requests have been answered.
+/// Time that the process behind the disk has to exit after its last request.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,8 +77,8 @@ impl MountedDisk {
         };
         mount(&device, &root, "ext4", flags, options)
             .map_err(|error| format!("mount {}: {error}", device.display()))?;
-        // From now on the device goes when its mount goes, and the mount when the last process
-        // of the namespace does: even if nobody is left to undo it.
+        // From now on the device is removed with its mount, and the mount with the last process of
+        // the namespace, even if no process is left to undo it.
         run(Command::new("losetup").arg("--detach").arg(&device))?;
         let described = describe(&device, disk, store.pid())?;
         if loop_device(&name).as_ref() != Some(&device) {

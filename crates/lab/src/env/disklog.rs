@@ -8,14 +8,14 @@ use std::path::Path;
 pub(super) const HEAD: &str =
     "came_ns\tstart_ns\tend_ns\treplied_ns\toffset\tbytes\thead\tsought\tdepth\tkind\n";
 
-/// One request. Times are nanoseconds of `CLOCK_MONOTONIC`.
+/// A request. Times are nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     pub came_ns: u64,
     pub start_ns: u64,
-    /// When the head was done, by the model.
+    /// End of the head's work, by the model.
     pub end_ns: u64,
-    /// When the answer was on its way: later than `end_ns` by what this machine was late.
+    /// Start of the answer: `end_ns` plus this machine's delay.
     pub replied_ns: u64,
     pub offset: u64,
     pub bytes: u64,
@@ -104,7 +104,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// What the requests amount to that came from `from_ns` until before `to_ns`.
+    /// Summary of the requests that arrived from `from_ns` until before `to_ns`.
     pub fn of(rows: &[Row], heads: u32, from_ns: u64, to_ns: u64) -> Self {
         let within: Vec<_> =
             rows.iter().filter(|row| (from_ns..to_ns).contains(&row.came_ns)).collect();

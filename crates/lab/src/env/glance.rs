@@ -23,7 +23,7 @@ pub struct Glance {
     /// `CLOCK_MONOTONIC`, as in the disk's log, ns.
     at_ns: u64,
     memory: Memory,
-    /// What the server's network counted, if the client's is another.
+    /// Kernel counters of the server's network, if the client's is another.
     network: Option<Kernel>,
 }
 
@@ -85,7 +85,7 @@ impl Memory {
     }
 }
 
-/// What happened between two looks: metrics of a trial, by name (docs/lab.md).
+/// Metrics of the time between two looks, by name (docs/lab.md).
 pub fn numbers(
     record: &Record,
     before: &Glance,
@@ -125,7 +125,7 @@ pub fn numbers(
             put("disk_response_ms", found.response_ms);
             put("disk_late_ms", found.late_ms);
         }
-        // Where the image cannot be read, everything else is told.
+        // An unreadable image hides only the number of files.
         let files = disk.image.as_deref().and_then(|image| {
             let within = before.at_ns..after.at_ns;
             files_read(image, rows.iter().filter(|row| within.contains(&row.came_ns)))
@@ -137,7 +137,7 @@ pub fn numbers(
     Ok(all)
 }
 
-/// How many files of an image these requests read from; None: nobody can tell.
+/// Number of files of an image that these requests read; None if unknown.
 fn files_read<'r>(image: &Path, rows: impl Iterator<Item = &'r Row>) -> Option<f64> {
     let owners = Owners::of(image).ok()?;
     let mut files = BTreeSet::new();
@@ -149,14 +149,14 @@ fn files_read<'r>(image: &Path, rows: impl Iterator<Item = &'r Row>) -> Option<f
 
 /// Bytes of a block.
 const BLOCK: u64 = 4_096;
-/// Where the superblock lies, and what it says that it is.
+/// Position of the superblock, and its magic number.
 const SUPERBLOCK_AT: u64 = 1_024;
 const EXT4: u16 = 0xEF53;
 /// Numbers of blocks have 64 bits.
 const WIDE: u32 = 0x80;
 /// Inodes of more are not read: an image of ours has one for each file.
 const INODES_MAX: u64 = 10_000_000;
-/// What a node of a tree of extents says that it is, and how high a tree can be.
+/// Magic number of a node in a tree of extents, and the most levels of a tree.
 const NODE: u16 = 0xF30A;
 const HEIGHT_MAX: u16 = 5;
 
@@ -207,7 +207,7 @@ impl Owners {
         Ok(Self(extents))
     }
 
-    /// Adds the files of which something lies between these bytes.
+    /// Adds the files that have data between these bytes.
     pub(super) fn add(&self, offset: u64, bytes: u64, files: &mut BTreeSet<u64>) {
         let (from, to) = (offset / BLOCK, (offset + bytes).div_ceil(BLOCK));
         let begin = self.0.partition_point(|one| one.first + one.blocks <= from);

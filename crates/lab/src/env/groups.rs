@@ -88,7 +88,7 @@ impl Hierarchies {
         found
     }
 
-    /// Where a controller can be used, if anywhere, and in which version.
+    /// Hierarchy in which a controller can be used, if any, and its version.
     fn place(&self, controller: &str) -> Option<(&Path, Version)> {
         let one = self.single.get(controller).map(|root| (root.as_path(), Version::One));
         let in_two = self.controllers.iter().any(|name| name == controller);
@@ -102,7 +102,7 @@ impl Hierarchies {
         unified.or_else(|| Some((single()?.as_path(), Version::One)))
     }
 
-    /// What is missing for a specification, if anything: the part, and what it needs.
+    /// Part of a specification that this machine lacks, if any, and what it needs.
     pub(super) fn lack(&self, spec: &Spec) -> Option<(&'static str, &'static str)> {
         let writable = |place: Option<(&Path, Version)>| {
             place.is_some_and(|(root, _)| {
@@ -201,7 +201,7 @@ fn enable(group: &Path, controller: &str, ledger: &mut Ledger) -> Result<(), Str
     if words.split_whitespace().any(|word| word == controller) {
         return Ok(());
     }
-    // It goes away with the group; only the root's own list outlives us.
+    // The list goes with the group; only the root's own outlives us.
     if !group.ends_with(ledger.id()) {
         ledger.before(Made::Setting { path: file.clone(), was: format!("-{controller}") })?;
     }
@@ -214,7 +214,7 @@ pub(super) fn set_memory(group: &Path, bytes: u64) -> Result<(), String> {
         return write(&old, &bytes.to_string());
     }
     write(&group.join("memory.max"), &bytes.to_string())?;
-    // Where there is swap, a limit on memory alone would only move the pages there.
+    // With swap, a limit on memory alone would only move the pages there.
     let swap = group.join("memory.swap.max");
     if swap.exists() { write(&swap, "0") } else { Ok(()) }
 }

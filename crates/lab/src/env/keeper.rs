@@ -1,5 +1,5 @@
-//! The keeper: a process that makes an environment, holds its namespaces, and undoes it when
-//! whoever asked for it is done or dead.
+//! The keeper: a process that makes an environment, holds its namespaces, and undoes it when its
+//! owner is done or dead.
 
 use super::disk::MountedDisk;
 use super::groups::Hierarchies;
@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often a process that waits looks whether it got a signal.
+/// Interval at which a waiting process checks for signals.
 const LOOK: Duration = Duration::from_millis(200);
 const TASK_DELAYS: &str = "/proc/sys/kernel/task_delayacct";
 
-/// Makes what standard input asks for, tells on standard output what it became, waits for the end
-/// of standard input, and undoes it. Fails with what could not be undone; what could not be made is
-/// told to whoever asked.
+/// Makes the environment that standard input asks for, reports its state on standard output, waits
+/// for the end of standard input, and undoes it. Fails with what could not be undone. Parts that
+/// could not be made are reported to the owner.
 pub(super) fn run() -> Result<(), String> {
-    // A session of its own: Ctrl-C in the terminal is for whoever asked, whose end we then see.
+    // A session of its own: Ctrl-C in the terminal is for the owner, whose end we then see.
     let _ = rustix::process::setsid();
     let leave = Arc::new(AtomicBool::new(false));
     for signal in [1, 2, 15] {
@@ -80,7 +80,7 @@ impl Keeper {
                 Pages::Cold if spec.disk.is_some() => {}
                 Pages::Cold => pages::drop_all(root)?,
                 Pages::Warm => {
-                    // Pages that are there already count for whoever brought them.
+                    // Pages that are there already count for the group that brought them.
                     if spec.disk.is_none() {
                         pages::drop_all(root)?;
                     }

@@ -1,5 +1,5 @@
-//! The ledger: what an environment makes is written down before it is made, so that whoever finds
-//! the ledger can undo it.
+//! The ledger: items of an environment are written down before they are made, so that any process
+//! that finds the ledger can undo them.
 
 use crate::units::At;
 use rustix::fs::{FlockOperation, flock};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long something may stay busy before it is undone by force.
+/// Time that something may stay busy before it is undone by force.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(2);
 const FILE: &str = "ledger.jsonl";
@@ -32,7 +32,7 @@ pub enum Made {
         was: String,
     },
     Loop {
-        /// The name, without directories, of the file behind it: used by nobody else.
+        /// Name, without directories, of its backing file, which no other device uses.
         file: String,
     },
     Mount {
@@ -59,11 +59,11 @@ impl Made {
     }
 }
 
-/// Whose environment it is: a process number alone could be another process's by now.
+/// Owner of an environment. A process number alone could be another process's by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     pub pid: u32,
-    /// When it started, in ticks since the machine did.
+    /// Start of the process, in ticks since the machine's own.
     pub started: u64,
 }
 
@@ -88,7 +88,7 @@ impl Owner {
     }
 }
 
-/// When a process started; None if there is none, or only what is left of it (a zombie).
+/// Start of a process, in ticks; None if there is no such process, or only a zombie.
 fn started(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name stands in parentheses and may hold anything; the third field follows it.
@@ -136,7 +136,7 @@ impl Ledger {
     /// Writes down what is about to be made.
     pub(super) fn before(&mut self, made: Made) -> Result<(), String> {
         let line = serde_json::to_string(&made).map_err(|error| error.to_string())?;
-        // One write: a reader finds a whole line or none.
+        // A single write: a reader finds a whole line or none.
         self.file
             .write_all(format!("{line}\n").as_bytes())
             .map_err(|error| format!("ledger: {error}"))?;
@@ -198,7 +198,7 @@ fn alone() -> Result<File, String> {
     Ok(folder)
 }
 
-/// What the other environments that live have made.
+/// Items that the other live environments have made.
 fn others(id: &str) -> Vec<Made> {
     let living = list().into_iter().filter(|entry| entry.id != id && entry.owner.is_alive());
     living.flat_map(|entry| entry.made).collect()
@@ -210,7 +210,7 @@ pub struct Listed {
     pub owner: Owner,
     /// The process that asked for it; 0: not known.
     pub asker: u32,
-    /// What has to be undone, in the order in which it was made.
+    /// Items to undo, in the order in which they were made.
     pub made: Vec<Made>,
 }
 
@@ -234,10 +234,10 @@ pub fn list() -> Vec<Listed> {
     found
 }
 
-/// Undoes what environments have left whose keeper is gone. Gives their names.
+/// Undoes the rest of environments whose keeper is gone. Returns their names.
 ///
 /// # Errors
-/// What could not be undone; everything else is.
+/// Items that could not be undone; all others are.
 pub fn clean() -> Result<Vec<String>, String> {
     let mut done = Vec::new();
     let mut failed = Vec::new();
@@ -275,7 +275,7 @@ fn remove(path: &Path) -> Result<(), String> {
 }
 
 fn end_all(group: &Path) {
-    // Version 2 ends everybody at once, also those who fork meanwhile.
+    // Version 2 ends all at once, including processes that fork meanwhile.
     if std::fs::write(group.join("cgroup.kill"), "1").is_ok() {
         return;
     }
@@ -285,7 +285,7 @@ fn end_all(group: &Path) {
     }
 }
 
-/// Unmounts, and waits for those who still use it before it is done by force.
+/// Unmounts, and waits for other users before it is done by force.
 fn unmount_patiently(point: &Path) -> Result<(), String> {
     let start = Instant::now();
     while is_mounted(point) {

@@ -55,7 +55,7 @@ use std::time::Duration;
 /// The first word of our own child processes.
 const CHILD_WORD: &str = "regatta-lab-child";
 
-/// Which side a program is on.
+/// Side that a program is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// With the memory limit, the disk and the server's processors.
@@ -64,7 +64,7 @@ pub enum Place {
     Client,
 }
 
-/// What an environment turned out to be: enough to say under what a number was measured.
+/// Actual state of an environment: the conditions of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub id: String,
@@ -77,7 +77,7 @@ pub struct Record {
     /// Settings that the profile names and that were left alone, since they are the machine's.
     pub left_alone: Vec<String>,
     pub disk: Option<DescribedDisk>,
-    /// Where the files are, as the server sees it.
+    /// Directory of the files, as the server sees it.
     pub root: Option<PathBuf>,
     pub groups: Groups,
     /// The limit of the server's memory, read back, bytes; None: there is none.
@@ -130,7 +130,7 @@ pub enum Fault {
     Senseless(Vec<String>),
     /// This machine does not allow it: everything that it lacks.
     Lacking(Vec<Lack>),
-    /// It could not be made, and has been undone.
+    /// The attempt failed, and has been undone.
     Failed(String),
 }
 
@@ -235,7 +235,7 @@ impl Environment {
 
     fn finish(&mut self) -> Result<(), String> {
         let Some(keeper) = self.keeper.take() else { return Ok(()) };
-        // It is not killed, however long it takes: what is not undone would stay.
+        // The keeper is not killed, however long it takes: leftovers would stay.
         let undone = keeper.end(Duration::MAX);
         undone.map_err(|why| format!("{}: not all undone: {why}", self.record.id))
     }
@@ -243,7 +243,7 @@ impl Environment {
 
 impl Drop for Environment {
     fn drop(&mut self) {
-        // What is left stands in the ledger, and the keeper has said it.
+        // Leftovers are in the ledger, and the keeper has reported them.
         let _ = self.finish();
     }
 }
@@ -270,7 +270,7 @@ pub fn child_main() -> Option<ExitCode> {
     Some(match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody may be there to read it, which is no reason to panic.
+            // Standard error may be closed, which is no reason to panic.
             let _ = writeln!(std::io::stderr(), "regatta-lab {word}: {error}");
             ExitCode::from(126)
         }

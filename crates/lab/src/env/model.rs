@@ -1,30 +1,30 @@
-//! How long a disk takes: heads that travel, a queue, and a bandwidth; without any I/O.
+//! Model of a disk's time: heads that travel, a queue, and a bandwidth; without any I/O.
 
 use super::spec::{Disk, Queue, Seek};
 use crate::stats::{Random, count};
 use crate::units::real;
 
 const KIB: u64 = 1_024;
-/// With `queue = nearest` a request that has waited for so long is served next, ns: otherwise one
-/// far away could wait for as long as others come.
+/// Wait after which `queue = nearest` serves a request next, ns. Otherwise a distant one could wait
+/// for as long as others arrive.
 const STARVED_NS: u64 = 500_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waiting<T> {
-    /// What it is to whoever asked.
+    /// Caller's data of the request.
     pub(super) tag: T,
     pub(super) offset: u64,
     pub(super) bytes: u64,
     pub(super) came_ns: u64,
 }
 
-/// What becomes of a request.
+/// Service of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Service<T> {
     pub(super) request: Waiting<T>,
-    /// When a head takes it up, ns.
+    /// Start of the head's work, ns.
     pub(super) start_ns: u64,
-    /// When it is done, ns.
+    /// End of the head's work, ns.
     pub(super) end_ns: u64,
     pub(super) sought: bool,
     /// Requests that were there when it was taken up, itself included.
@@ -52,7 +52,7 @@ pub(super) struct Model<T> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Head {
-    /// Where it stands: behind the last byte that it served.
+    /// Position: behind the last byte that it served.
     place: u64,
     /// Until when it is busy, ns.
     free_ns: u64,
@@ -61,7 +61,7 @@ struct Head {
 }
 
 impl<T> Model<T> {
-    /// A disk of `size` bytes with nothing to do; `at_once`: it takes no time until it is told to.
+    /// An idle disk of `size` bytes; with `at_once`, requests take no time at first.
     pub(super) fn new(disk: &Disk, size: u64, at_once: bool) -> Self {
         let heads = vec![Head::default(); usize::try_from(disk.heads.max(1)).expect("a few heads")];
         Self { disk: disk.clone(), size, heads, queue: Vec::new(), at_once }
@@ -77,8 +77,8 @@ impl<T> Model<T> {
 
     /// Next act of head number `head`, idle at `now_ns`.
     ///
-    /// A head that was told of a request late begins with it in time: when the request came and
-    /// the head was free, not when its thread woke up.
+    /// A head that learns of a request late starts it in time: when the request had arrived and the
+    /// head was free, not when its thread woke up.
     pub(super) fn take(&mut self, head: usize, now_ns: u64) -> Turn<T> {
         let Some(&Head { place, free_ns, pause_ns }) = self.heads.get(head) else {
             return Turn::Idles;

@@ -10,10 +10,9 @@ use std::process::{Command, Stdio};
 
 /// The device between two namespaces, on both sides.
 const DEVICE: &str = "regatta0";
-/// How much may leave at once above the rate, bytes; also the least that one packet of the kernel
-/// may hold.
+/// Most bytes sent at once above the rate; also the least that fits the kernel's largest packet.
 const BURST_BYTES: u64 = 65_536;
-/// How long a packet may wait for its turn before it is dropped, ms.
+/// Longest wait of a packet before it is dropped, ms.
 const BACKLOG_MS: u32 = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +22,7 @@ pub struct Described {
     pub device: String,
     /// The devices, as `ip` prints them.
     pub links: String,
-    /// What shapes them, as `tc` prints it; empty: nothing.
+    /// Shaping of the devices, as `tc` prints it; empty if there is none.
     pub shaping: String,
 }
 
@@ -140,7 +139,7 @@ pub(super) fn run(command: &mut Command) -> Result<(), String> {
     output(command).map(|_| ())
 }
 
-/// What a program prints; if it fails, what it says.
+/// Output of a program, or its errors if it fails.
 pub(super) fn output(command: &mut Command) -> Result<String, String> {
     let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
     let name = format!("{} {}", command.get_program().display(), words.join(" "));
@@ -170,8 +169,8 @@ const GENEVES: &str = include_str!("../../assets/geneves.conf");
 const MACHINE: &str = "net.core.netdev_max_backlog vm.max_map_count fs.file-max kernel.pid_max \
     kernel.randomize_va_space";
 
-/// Sets what a network asks for, in the namespace of this process: what was set, and settings of
-/// the profile that were left alone, since they belong to the whole machine.
+/// Applies the settings of a network in the namespace of this process. Returns those that were set,
+/// and those of the profile that were left alone, since they belong to the whole machine.
 pub(super) fn apply(
     network: &Network,
     profile: Profile,
@@ -186,7 +185,7 @@ pub(super) fn apply(
         }
         left_alone.extend(MACHINE.split(' ').map(str::to_owned));
     }
-    // What was asked for by name goes before the profile.
+    // Settings given by name override the profile.
     for (name, value) in
         [("net.ipv4.tcp_wmem", &network.tcp_wmem), ("net.ipv4.tcp_rmem", &network.tcp_rmem)]
     {

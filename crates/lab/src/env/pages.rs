@@ -1,4 +1,4 @@
-//! What the page cache holds of a directory: nothing of it, or as much as fits.
+//! Page cache of a directory's files: empty, or filled as far as it fits.
 
 use super::groups::Groups;
 use super::servant::Entry;
@@ -19,8 +19,7 @@ const FILES_MAX: usize = 4_000_000;
 pub(super) fn drop_all(root: &Path) -> Result<(), String> {
     each_path(root, |path| {
         let file = File::open(path)?;
-        // What is dirty cannot be dropped (systems.md §5.5). A read-only mount refuses, and has
-        // nothing that is dirty.
+        // Dirty pages cannot be dropped (systems.md §5.5). A read-only mount refuses, and has none.
         let _ = file.sync_data();
         fadvise(&file, 0, None, Advice::DontNeed).map_err(io::Error::from)
     })
@@ -51,10 +50,9 @@ pub(super) fn warm(root: &Path, groups: &Groups) -> Result<(), String> {
 /// Seed of [`read`]'s draws: every trial finds the same pages.
 const SEED: u64 = 2_007;
 
-/// `read DIR`: reads every file below it, so that what is left in the end, where not all fits, is
-/// what a server that has run for long would have there. With independent requests the time since
-/// a file was last asked for is exponential with its popularity as rate; files are read in that
-/// order, the one that waits longest first.
+/// `read DIR`: reads every file below it. If not all fit, the cache ends in the state that a server
+/// would reach in a long time. With independent requests the time since a file's last request is
+/// exponential with its popularity as rate. Files are read in that order, the longest wait first.
 pub(super) fn read(words: &[String]) -> Result<(), String> {
     let [root] = words else { return Err("read: which directory?".to_owned()) };
     let root = Path::new(root);
@@ -80,8 +78,8 @@ pub(super) fn read(words: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// How often a file is asked for beside others: by SPEC's laws where its name is one of theirs
-/// (systems.md §3.2), else the more the smaller it is.
+/// Weight of a file's requests among others: by SPEC's laws if its name is one of theirs
+/// (systems.md §3.2), else the greater the smaller the file.
 fn popularity(path: &Path, bytes: u64) -> f64 {
     match path.to_str().and_then(specweb::parse_name) {
         Some((folder, class, file)) => {

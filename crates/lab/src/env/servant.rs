@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a process of ours has to leave before it is killed.
+/// Time that a process of ours has to exit before it is killed.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
-/// Ties a process that a keeper started to its keeper, beside the end of its standard input, which
-/// it could only see while it does not wait for something else.
+/// Ties a process that a keeper started to its keeper. The end of its standard input is not enough:
+/// the process notices it only while it waits for nothing else.
 pub(super) fn die_with_keeper() -> Result<(), String> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())
 }
@@ -36,14 +36,14 @@ pub(super) fn order<T: DeserializeOwned>() -> Result<T, String> {
     serde_json::from_str(&line).map_err(|error| error.to_string())
 }
 
-/// Says one line. Whoever listened may be dead, which is no reason to panic.
+/// Prints one line. The reader may be dead, which is no reason to panic.
 pub(super) fn say(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}");
     let _ = out.flush();
 }
 
-/// Whether standard input has ended. Waits for that, up to so long.
+/// Whether standard input has ended. Waits for that, up to `wait`.
 pub(super) fn is_abandoned(wait: Duration) -> bool {
     let stdin = io::stdin();
     let mut ends = [PollFd::new(&stdin, PollFlags::IN)];
@@ -79,7 +79,7 @@ impl Servant {
         let mut servant = Self { child, stdin, stdout: BufReader::new(stdout) };
         let order = serde_json::to_string(order).map_err(|error| error.to_string())?;
         if let Some(stdin) = &mut servant.stdin {
-            // One that has ended already says nothing, which is heard.
+            // A process that has ended reads nothing; the caller notices its silence.
             let _ = stdin.write_all(format!("{order}\n").as_bytes());
         }
         Ok(servant)
@@ -119,7 +119,7 @@ impl Servant {
         Err(format!("no end within {} s", limit.as_secs()))
     }
 
-    /// As [`Self::end`], for those whose end can be enforced without loss.
+    /// Ends a process, like [`Self::end`], whose end can be enforced without loss.
     pub(super) fn dismiss(self) {
         let _ = self.end(LEAVE_MAX);
     }
@@ -161,7 +161,7 @@ pub(super) fn enter(words: &[String]) -> Result<(), String> {
     };
     let entry: Entry = serde_json::from_str(entry).map_err(|error| format!("enter: {error}"))?;
     let folder = std::env::current_dir().ok();
-    // Whoever holds it ends it by its group. Fails only if it leads one already.
+    // The owner ends it by its group. Fails only if it leads one already.
     let _ = setsid();
     entry.join()?;
     if let Some(folder) = folder {
@@ -199,7 +199,8 @@ impl Entry {
         command
     }
 
-    /// Joins everything, the groups first: from then on whoever undoes them ends this process.
+    /// Joins all groups and namespaces, the groups first: from then on, undoing them ends this
+    /// process.
     fn join(&self) -> Result<(), String> {
         for group in &self.groups {
             let file = group.join("cgroup.procs");

@@ -24,7 +24,7 @@ const IMAGE: INodeNo = INodeNo(2);
 /// Nothing about the file ever changes.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
-/// What the process is told, as one line on standard input, whose end then ends it.
+/// Orders to the process, a line on standard input. The end of that input ends the process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
     pub(super) disk: Disk,
@@ -33,8 +33,8 @@ pub(super) struct Orders {
     pub(super) mount_point: PathBuf,
     pub(super) name: String,
     pub(super) cpus: Vec<usize>,
-    /// Whether it answers at once until it is told to take its time by a byte on standard input:
-    /// while the page cache is filled, which is no part of a measurement.
+    /// Whether it answers at once until a byte arrives on standard input. The page cache is filled
+    /// meanwhile, which is no part of a measurement.
     pub(super) at_once: bool,
 }
 
@@ -60,8 +60,8 @@ pub(super) fn run() -> Result<(), String> {
     while io::stdin().read(&mut rest).is_ok_and(|count| count > 0) {
         disk.model().take_time();
     }
-    // Whoever ordered us has unmounted first. If it died instead, a loop device still holds the
-    // file: an orderly end would wait for it, and the end of this process frees it.
+    // Our owner has unmounted first. If it died instead, a loop device still holds the file: an
+    // orderly end would wait for it, and the end of this process frees it.
     std::mem::forget(session);
     Ok(())
 }
@@ -75,7 +75,7 @@ struct Store {
     writable: bool,
 }
 
-/// What is shared with the heads.
+/// State shared with the heads.
 #[derive(Debug)]
 struct Platters {
     image: File,
@@ -85,7 +85,7 @@ struct Platters {
     log: Option<Mutex<File>>,
 }
 
-/// What was asked for, and how to answer.
+/// Request, and the means to answer it.
 #[derive(Debug)]
 enum Asked {
     Read(ReplyData),
@@ -140,11 +140,11 @@ impl Platters {
 
     fn ask(&self, tag: Asked, offset: u64, bytes: u64) {
         self.model().arrive(Waiting { tag, offset, bytes, came_ns: now_ns() });
-        // One head may wait for this very request, and another for any.
+        // A head may wait for this very request, and another for any.
         self.came.notify_all();
     }
 
-    /// One head's life.
+    /// Serves requests as one head.
     fn serve(&self, head: usize) {
         // A head is not to be late by the 50 us that timers are otherwise allowed.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -155,7 +155,7 @@ impl Platters {
             self.answer(service);
             let row = Row { replied_ns: now_ns(), ..row };
             if let Some(log) = &self.log {
-                // A line that cannot be written is missed by whoever reads the log.
+                // Readers of the log miss a line that cannot be written.
                 let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = log.write_all(row.line().as_bytes());
             }

@@ -1,7 +1,7 @@
 //! A slower processor: a real-time task takes a share of it, a little at a time.
 //!
-//! A control group's quota does not make one: the kernel looks at it at its ticks, so that a server
-//! with 20 % runs for 4 ms and then stands still for 16 ms, which no slow processor does.
+//! A control group's quota does not make one: the kernel checks it at its ticks. A server with 20 %
+//! runs for 4 ms and then stops for 16 ms, as no slow processor does.
 
 use super::servant::{die_with_keeper, is_abandoned, order, say};
 use super::simdisk::{now_ns, sleep_until};
@@ -9,13 +9,13 @@ use regatta_load::engine::PERIOD_NS;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How often the process looks whether it is still wanted.
+/// Interval at which the process checks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
     pub(super) cpus: Vec<usize>,
-    /// What is left of them, per cent.
+    /// Share of them that is left, per cent.
     pub(super) left_percent: u32,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// What is taken of each period, ns.
+/// Time taken of each period, ns.
 fn taken_ns(left_percent: u32) -> u64 {
     PERIOD_NS * u64::from(100 - left_percent.min(100)) / 100
 }
@@ -60,7 +60,7 @@ fn take(cpu: usize, taken: u64) {
 mod tests {
     use super::*;
 
-    /// What looks at every tick see of it within a second, wherever both begin.
+    /// Samples at every tick see the share that is taken within a second, wherever both begin.
     #[test]
     fn ticks_see_the_share_that_is_taken() {
         for left_percent in [20, 40, 60, 90] {

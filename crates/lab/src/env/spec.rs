@@ -1,4 +1,4 @@
-//! What an environment is to be: network, memory, processors, disk, page cache, kernel settings.
+//! Specification of an environment: network, memory, processors, disk, page cache, kernel settings.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -7,12 +7,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a run's label says where it has one.
+/// Explanation of a run's label, if it has one.
 pub(crate) const STANDS_IN: &str =
     "regatta's servers simulate the disk in their own process (docs/environments.md)";
 /// The real-time priority of loads that run before everything else.
 pub(crate) const REALTIME: u32 = 10;
-/// What numbers are labelled with that were measured with a disk of [`Kind::InProcess`].
+/// Label of numbers that were measured with a disk of [`Kind::InProcess`].
 pub const IN_PROCESS: &str = "simulated-in-process";
 
 /// Processors at most: as many as the kernel's usual set of them has room for.
@@ -25,7 +25,7 @@ const MEMORY_SHARE_MAX: f64 = 100.0;
 /// The real-time priority of what makes a processor slow.
 pub(super) const REALTIME_MAX: u32 = 49;
 
-/// One environment. What is absent or zero is left as the machine has it.
+/// An environment. Absent or zero values leave the machine's state.
 ///
 /// Its keys are those of `[environment]` in experiments ([`Spec::set`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -42,20 +42,20 @@ pub struct Spec {
     /// Factor by which memory is smaller than on the paper's machine: the server's own memory then
     /// counts as if it were smaller, too. 0: it counts in full.
     pub memory_scale: f64,
-    /// Where server and client run, and how fast.
+    /// Place and speed of server and client.
     pub cpu: Cpu,
     /// A simulated disk that holds [`Self::files`]; None: the machine's.
     pub disk: Option<Disk>,
     /// The directory that is to be served; None: nothing.
     pub files: Option<PathBuf>,
-    /// What the page cache holds of the files at the start.
+    /// State of the page cache at the start, for the files.
     pub pages: Pages,
     #[serde(rename = "settings")]
     pub profile: Profile,
     /// Whether the kernel is to account how long tasks wait for the disk
     /// (`kernel.task_delayacct`).
     pub accounting: bool,
-    /// Where large files may lie; empty: the system's place for temporary files.
+    /// Directory for large files; empty: the system's place for temporary files.
     pub scratch: PathBuf,
 }
 
@@ -71,10 +71,10 @@ pub struct Network {
     pub tcp_wmem: String,
     /// `net.ipv4.tcp_rmem`: likewise.
     pub tcp_rmem: String,
-    /// What the link carries from the server, bytes per second (tbf); 0: no limit.
+    /// Rate of the link from the server, bytes per second (tbf); 0: no limit.
     #[serde(deserialize_with = "bytes")]
     pub rate: u64,
-    /// How long each packet from the server is under way, milliseconds (netem); 0: not at all.
+    /// Delay of each packet from the server, milliseconds (netem); 0: none.
     pub delay_ms: f64,
     /// Whether packets travel alone: without it the kernel hands up to 64 KiB on at once, whatever
     /// the MTU.
@@ -97,14 +97,14 @@ pub struct Cpu {
     pub server: Vec<usize>,
     #[serde(deserialize_with = "processors")]
     pub client: Vec<usize>,
-    /// Where the simulated disk runs; empty: where the client does.
+    /// Processors of the simulated disk; empty: the client's.
     #[serde(deserialize_with = "processors")]
     pub disk: Vec<usize>,
     /// The most time that the server's group gets, per cent of one processor; 0: no limit. The
     /// kernel looks at its ticks: with 250 of them a second, 20 % is 4 ms, then 16 ms of nothing.
     pub quota_percent: u32,
-    /// What is left of each of the server's processors, per cent: a real-time task takes the rest,
-    /// in periods of 0.5 ms, which makes a slower processor; 0: all.
+    /// Share of each of the server's processors that is left, per cent; 0: all. A real-time task
+    /// takes the rest, in periods of 0.5 ms, which makes a slower processor.
     pub left_percent: u32,
     /// The priority of server and client, -20 (first) to 19; 0: the usual one.
     pub nice: i32,
@@ -120,26 +120,26 @@ pub struct Cpu {
 #[serde(default, deny_unknown_fields)]
 pub struct Disk {
     pub kind: Kind,
-    /// How long the head is under way to another place, milliseconds; with `seek = distance` the
-    /// mean over all pairs of places.
+    /// Time of a head's move to another place, milliseconds; with `seek = distance` the mean over
+    /// all pairs of places.
     pub seek_ms: f64,
     pub seek: Seek,
-    /// What a head reads or writes, bytes per second.
+    /// Rate at which a head reads or writes, bytes per second.
     #[serde(deserialize_with = "bytes")]
     pub bandwidth: u64,
     /// Heads that work at the same time on one queue; [S] had two disks.
     pub heads: u32,
     pub queue: Queue,
     pub writable: bool,
-    /// How large it is, bytes; 0: as the files need.
+    /// Size, bytes; 0: as the files need.
     #[serde(deserialize_with = "bytes")]
     pub size: u64,
-    /// How far the kernel reads ahead, KiB (`read_ahead_kb` of this device only).
+    /// Read-ahead of the kernel, KiB (`read_ahead_kb` of this device only).
     pub read_ahead_kb: u32,
     /// A ready image, as [`super::build_image`] makes it, which is left as it is; None: one is
     /// made of the files.
     pub image: Option<PathBuf>,
-    /// Where the requests are written down; None: nowhere that lasts.
+    /// Log of the requests; None: none that lasts.
     pub log: Option<PathBuf>,
 }
 
@@ -149,7 +149,7 @@ pub enum Kind {
     /// A process of the lab's: all that asks a disk, asks it.
     #[default]
     Device,
-    /// Regatta's server in its own process: nobody else, and nothing but its seek, its bandwidth
+    /// Simulated in the process of Regatta's server alone, and nothing but its seek, its bandwidth
     /// and its heads. Needs nothing of the machine.
     InProcess,
 }
@@ -205,8 +205,8 @@ pub enum Pages {
     AsIs,
     /// Nothing: written back and dropped, file by file.
     Cold,
-    /// As much as the group's memory holds: all of it is read inside the group, since a page
-    /// counts for the group that touches it first (systems.md §0.3).
+    /// Filled up to the group's memory. All is read inside the group, since a page counts for the
+    /// group that touches it first (systems.md §0.3).
     Warm,
 }
 
@@ -215,7 +215,7 @@ pub enum Pages {
 pub enum Profile {
     #[default]
     Default,
-    /// Those of [G], table I, as far as a namespace has settings of its own (systems.md §5.7).
+    /// Settings of [G], table I, as far as a namespace has its own (systems.md §5.7).
     Geneves,
 }
 
@@ -261,7 +261,8 @@ impl Disk {
             ("lab.disk_heads", self.heads.to_string()),
             ("lab.disk_seek_us", seek_us.to_string()),
             ("lab.disk_bandwidth", self.bandwidth.to_string()),
-            // So that every wait is counted: the kernel, which counts them else, sees none.
+            // Half a seek, so that every wait is counted: the kernel, which counts them otherwise,
+            // sees none.
             ("event.stall_us", (seek_us / 2).max(1).to_string()),
             // The kernel tells others than the files' owner nothing of what is in memory.
             ("server.user", "root".to_owned()),
@@ -290,7 +291,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Makes a section anew, `network` or `disk`, of `mtu=1500,layout=pair`: the other keys have
+    /// Replaces a section, `network` or `disk`, by `mtu=1500,layout=pair`: the other keys have
     /// their usual values.
     pub fn set_section(&mut self, section: &str, text: &str) -> Result<(), String> {
         match section {
@@ -306,7 +307,7 @@ impl Spec {
         Ok(())
     }
 
-    /// With the limit on memory in bytes, where the files have so many.
+    /// Converts the limit on memory from a share of `files` bytes to bytes.
     #[must_use]
     pub fn limited(mut self, files: u64) -> Self {
         if let Some(share) = self.memory_share.take() {

@@ -6,7 +6,7 @@ use super::spec::{
 use super::{DescribedDisk, Record};
 
 impl Spec {
-    /// What it asks for, part by part: the part's name, and what it is to be.
+    /// Requested parts: the name and the value of each.
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let pages = match self.pages {
             Pages::AsIs => None,
@@ -29,7 +29,7 @@ impl Spec {
 }
 
 impl Record {
-    /// What it became, part by part, from what was read back when it was made.
+    /// Actual parts, from what was read back when it was made.
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let network = self.network.as_ref().map(|network| {
             let shaping = Some(network.shaping.as_str()).filter(|words| !words.is_empty());

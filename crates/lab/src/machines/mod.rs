@@ -106,7 +106,7 @@ impl Far {
         &self.destination
     }
 
-    /// Why it can be used no more; None: it can.
+    /// Reason for which it can be used no more; None: it can.
     pub fn lost(&self) -> Option<String> {
         self.connection.has_ended().then(|| format!("{}: the connection is lost", self.destination))
     }

@@ -1,5 +1,5 @@
-//! One connection to another machine by the program ssh, which every command shares: a command
-//! costs no handshake, and all of them end with it.
+//! A connection to another machine by the program ssh, which every command shares: a command costs
+//! no handshake, and all of them end with it.
 
 use crate::group::{Group, INTERRUPTED, STEP};
 use crate::programs;
@@ -13,16 +13,16 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the other machine may take to answer, seconds.
+/// Time in which the other machine must answer, seconds.
 const CONNECT_S_MAX: u64 = 15;
-/// How long ssh has to leave.
+/// Time that ssh has to exit.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 
 /// A connection. All that runs over it ends when this is dropped, or when we die.
 #[derive(Debug)]
 pub(super) struct Connection {
     destination: String,
-    /// Where the socket is that commands go through.
+    /// Path of the socket for commands.
     place: PathBuf,
     /// Holds the connection.
     master: RefCell<Group>,
@@ -35,7 +35,7 @@ impl Connection {
             return Err("needs ssh (apt-get install openssh-client)".to_owned());
         }
         let place = std::env::temp_dir().join(format!("regatta-ssh-{}", std::process::id()));
-        // What a killed lab of our number left behind.
+        // A killed lab with our process number may have left this.
         let _ = fs::remove_dir_all(&place);
         DirBuilder::new().mode(0o700).create(&place).at(&place)?;
         let connected = Self::connect(destination, place.clone(), stop);
@@ -93,7 +93,7 @@ impl Connection {
         command
     }
 
-    /// What a script prints there, to its end.
+    /// Output of a script there, up to its end.
     pub(super) fn said(&self, script: &str) -> Result<String, String> {
         let output = self.command(script).stdin(Stdio::null()).output();
         let output = output.map_err(|error| format!("ssh: {error}"))?;
@@ -115,7 +115,7 @@ pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Why ssh gave up, and what to do about it.
+/// Explains why ssh gave up, and what to do about it.
 fn refused(destination: &str, said: &str) -> String {
     let why = said.lines().map(str::trim).rfind(|line| !line.is_empty());
     let why = why.unwrap_or("it does not answer");
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_shell_reads_a_quoted_text_as_one_word() {
         for text in ["a b", "it's", "$(id) `id` \\ \"x\" !", "p99<50ms,errors<1%", ""] {
-            // As the script of a script, as the words of a load are.
+            // Quoted like the script of a script, as the words of a load are.
             let script = format!("exec sh -c {}", quoted(&format!("printf %s {}", quoted(text))));
             let output = Command::new("sh").args(["-c", &script]).output().unwrap();
             assert_eq!(String::from_utf8_lossy(&output.stdout), text);

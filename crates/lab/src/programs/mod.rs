@@ -1,5 +1,5 @@
-//! Servers that other people wrote: where each is found, how it is told what to serve, and what it
-//! says of its version. The lab starts them from here, and its own programs.
+//! Servers of other projects: the place of each, its configuration, and its version. The lab starts
+//! them from here, and its own programs.
 
 pub(crate) mod own;
 #[cfg(test)]
@@ -29,7 +29,7 @@ const APACHE_THREADS: usize = 128;
 const WORKER_CONNECTIONS: usize = 2_048;
 /// Threads of each of [A]'s servers, its Apache too.
 const POOL_THREADS: usize = 64;
-/// Where Debian puts Apache's modules.
+/// Directory of Apache's modules on Debian.
 const APACHE_MODULES: &str = "/usr/lib/apache2/modules";
 /// nginx's module that sends siblings in Brotli, where Debian puts it. Without it they are sent in
 /// gzip.
@@ -57,12 +57,12 @@ named! {
     }
 }
 
-/// What a server is to serve, and where.
+/// Directory that a server serves, and its address.
 #[derive(Clone, Copy, Debug)]
 pub struct Serving<'a> {
     pub address: SocketAddr,
     pub root: &'a Path,
-    /// Where its configuration and its own files go.
+    /// Directory for its configuration and its own files.
     pub scratch: &'a Path,
     /// Processors that it is to use; at least 1.
     pub workers: usize,
@@ -111,7 +111,7 @@ impl Other {
         }
     }
 
-    /// Whether it has to be started as `nobody`, since it does not become somebody else itself.
+    /// Whether it must be started without privileges, as it does not drop root's itself.
     pub fn as_nobody(self) -> bool {
         matches!(self, Self::Lighttpd | Self::H2o | Self::Caddy)
     }
@@ -128,9 +128,8 @@ impl Other {
         output.status.success().then_some(named)
     }
 
-    /// Its configuration, as its own manual says it is fastest on static files, with connections
-    /// that stay open, `sendfile`, no log, no compression, and as many workers as it has
-    /// processors.
+    /// Configuration that its own manual calls the fastest for static files: connections that stay
+    /// open, `sendfile`, no log, no compression, and as many workers as it has processors.
     pub fn configuration(self, serving: &Serving<'_>) -> Result<String, String> {
         let template = match self {
             Self::Nginx => include_str!("../../assets/programs/nginx.conf"),
@@ -142,8 +141,8 @@ impl Other {
             Self::Caddy => include_str!("../../assets/programs/caddy.conf"),
         };
         let workers = serving.workers.max(1);
-        // Of Apache. The worker module has all threads from the start, however many processors
-        // there are; with those of [A]'s servers, further clients wait.
+        // Numbers for Apache. The worker module has all threads from the start, however many
+        // processors there are; with those of [A]'s servers, further clients wait.
         let (module, processes, each) = match self {
             Self::ApacheWorker => ("worker", WORKER_CONNECTIONS / APACHE_THREADS, APACHE_THREADS),
             Self::ApachePool => ("worker", 1, POOL_THREADS),

@@ -82,7 +82,7 @@ impl fmt::Display for NoServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { directory } => {
-                // What cargo builds without --release it puts into a directory of that name.
+                // Builds without --release are in a directory of that name.
                 let release = if directory.ends_with("debug") { "" } else { " --release" };
                 write!(
                     f,

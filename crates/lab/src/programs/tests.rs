@@ -1,4 +1,4 @@
-//! What the templates say, and that each server that is installed serves with it.
+//! Contents of the templates, and service by each installed server with its own.
 
 use super::*;
 use crate::folder::Folder;
@@ -154,7 +154,7 @@ fn h2load_has_a_version_that_is_known() {
     }
 }
 
-/// Asks for a file until somebody answers, and gives the answer.
+/// Requests a file until a server answers, and returns the answer.
 fn answer(address: SocketAddr, path: &str) -> Vec<u8> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(30) {

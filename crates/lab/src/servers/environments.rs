@@ -18,25 +18,25 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const IMAGE_MAX: Duration = Duration::from_secs(3_600);
-/// The port at which servers listen in a network of their own, which nobody else uses.
+/// Port of servers in a network of their own, where it is always free.
 const PORT: u16 = 8_080;
 
 /// Makes the places of a run's trials.
 #[derive(Debug)]
 pub(crate) struct Rooms<'a> {
     pub(crate) experiment: &'a Experiment,
-    /// What this machine does not allow: done without.
+    /// Parts that this machine does not allow, and that trials do without.
     lacking: &'a [Lack],
     root: PathBuf,
-    /// Its size in whole pages, bytes, if any limit is a share of it.
+    /// Size of the directory in whole pages, bytes, if any limit is a share of it.
     bytes: u64,
     /// The image of the simulated disk, as all trials begin with it.
     image: PathBuf,
-    /// Where the disk writes its requests down.
+    /// File for the disk's log of requests.
     log: PathBuf,
     /// An environment that the next trial can use, too.
     kept: RefCell<Option<(Spec, Rc<Environment>)>>,
-    /// What environments turned out to be since somebody asked, by their levels.
+    /// Actual environments since they were last taken, by their levels.
     found: RefCell<BTreeMap<String, Record>>,
     /// The most memory that servers took so far, by their cells, bytes.
     footprints: Footprints,
@@ -45,7 +45,7 @@ pub(crate) struct Rooms<'a> {
 /// Memory of servers without the page cache, by their cells, bytes.
 type Footprints = Rc<RefCell<BTreeMap<String, f64>>>;
 
-/// Where one trial takes place.
+/// Place of a trial.
 #[derive(Debug)]
 pub(crate) struct Room {
     environment: Option<Rc<Environment>>,
@@ -111,8 +111,8 @@ impl<'a> Rooms<'a> {
         let _ = fs::remove_file(&self.image);
     }
 
-    /// What a cell's trials run in (None: the machine itself), and the disk that their servers are
-    /// to simulate themselves.
+    /// Environment of a cell's trials (None: the machine itself), and the disk that their servers
+    /// simulate themselves.
     fn spec(&self, cell: &Cell) -> (Option<Spec>, Option<Disk>) {
         let asked = self.experiment.spec(&cell.levels, &self.root, self.bytes);
         let Some(mut asked) = asked else { return (None, None) };
@@ -124,7 +124,7 @@ impl<'a> Rooms<'a> {
         (spec, stand_in)
     }
 
-    /// What is to be known of every trial of a cell.
+    /// Note on every trial of a cell.
     pub(crate) fn note(&self, cell: &Cell) -> Option<String> {
         self.spec(cell).1.map(|_| format!("note: {IN_PROCESS}"))
     }
@@ -173,7 +173,7 @@ impl<'a> Rooms<'a> {
         (limited, Some(ScaledMemory { spec, cell, footprints: Rc::clone(&self.footprints) }))
     }
 
-    /// What environments turned out to be since this was called last, by their levels.
+    /// Actual environments since the last call, by their levels.
     pub(crate) fn found(&self) -> BTreeMap<String, Record> {
         self.found.take()
     }
@@ -185,13 +185,13 @@ impl Room {
         self.environment.as_deref().map(|environment| (environment, place))
     }
 
-    /// Where the server is to listen, if that is given: at every address of a network of its own.
+    /// Addresses for the server, if given: every address of a network of its own.
     pub(crate) fn addresses(&self) -> Option<Vec<SocketAddr>> {
         let network = self.environment.as_deref()?.record().network.as_ref()?;
         u8::try_from(network.addresses.len()).ok().map(addresses)
     }
 
-    /// Whether somebody takes connections at an address.
+    /// Whether a server takes connections at an address.
     pub(crate) fn listens(&self, address: SocketAddr) -> bool {
         let Some((environment, _)) = self.addresses().and(self.inside(Place::Server)) else {
             return TcpStream::connect(address).is_ok();
@@ -204,13 +204,13 @@ impl Room {
         })
     }
 
-    /// What the environment takes of each of the server's processors on purpose, as a share.
+    /// Share of each of the server's processors that the environment takes on purpose.
     pub(crate) fn taken(&self) -> f64 {
         let left = self.environment.as_deref().map(|one| one.record().spec.cpu.left_percent);
         left.filter(|left| *left > 0).map_or(0.0, |left| 1.0 - f64::from(left) / 100.0)
     }
 
-    /// Connections that listeners at these ports have dropped so far; None: nobody can tell.
+    /// Connections that listeners at these ports have dropped so far; None if unknown.
     pub(crate) fn drops(&self, ports: &BTreeSet<u16>) -> Option<u64> {
         let keeper = self.environment.as_deref().map(|one| one.record().keeper);
         match keeper.filter(|_| self.addresses().is_some()) {
@@ -227,7 +227,7 @@ impl Room {
     }
 
     /// Processes that the kernel has killed for want of memory: of the server's where its memory is
-    /// limited, else of the machine's; None: nobody can tell.
+    /// limited, else of the machine's; None if unknown.
     pub(crate) fn out_of_memory(&self) -> Option<u64> {
         let record = self.environment.as_deref().map(Environment::record);
         out_of_memory(record.and_then(|record| record.groups.memory.as_deref()))
@@ -275,7 +275,7 @@ impl Room {
     }
 }
 
-/// Where servers listen in a network of so many addresses: each is in a subnet of its own.
+/// Addresses of servers in a network of `count` addresses, each in a subnet of its own.
 pub(crate) fn addresses(count: u8) -> Vec<SocketAddr> {
     let address = |subnet| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, subnet, 1)), PORT);
     (1..=count).map(address).collect()
@@ -292,8 +292,8 @@ fn listening(table: &str, port: u16) -> bool {
     })
 }
 
-/// So far, of whoever listens at `port`. `keeper` is a process of the network, if that is the
-/// server's alone. None where nobody can tell.
+/// Connections dropped so far by listeners at `port`. `keeper` is a process of the network, if that
+/// is the server's alone. None if unknown.
 pub(crate) fn so_far(keeper: Option<u32>, port: u16) -> Option<u64> {
     if let Some(keeper) = keeper {
         return Some(Kernel::read_of(&keeper.to_string()).listen_drops);

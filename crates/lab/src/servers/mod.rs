@@ -1,4 +1,4 @@
-//! The programs that the lab starts as servers: how each is told what to serve and where.
+//! Programs that the lab starts as servers, and their command lines and configurations.
 
 pub(crate) mod environments;
 pub(crate) mod process;
@@ -30,9 +30,9 @@ const START_MAX: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) running: Running,
-    /// Where it listens first.
+    /// First address at which it listens.
     pub(crate) address: SocketAddr,
-    /// Where else it is to be asked.
+    /// Further addresses for requests.
     pub(crate) also: Vec<SocketAddr>,
     /// Address that speaks TLS.
     pub(crate) encrypted: Option<SocketAddr>,
@@ -49,7 +49,7 @@ impl Server {
     }
 }
 
-/// Where a server runs that is started now.
+/// Place and means of a server that is started now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site<'a> {
     pub(crate) scratch: &'a Path,
@@ -59,10 +59,10 @@ pub(crate) struct Site<'a> {
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// What a server is to serve, and on which processors.
+/// Content of a server, and its processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
-    /// Where it runs, with the directory that is served.
+    /// Room of the server, with the directory that is served.
     pub(crate) room: &'a Room,
     pub(crate) machine: &'a Machine,
     pub(crate) needs: LoadNeeds,
@@ -163,8 +163,8 @@ pub(crate) fn last_message(said: &str) -> String {
     if lines.is_empty() { "it wrote nothing".to_owned() } else { lines.join("; ") }
 }
 
-/// How many copies of a server there are that listen on a port each, counted up from the one that
-/// it is given ([G]); 1 where all are behind the same.
+/// Number of a server's copies with a port of their own, counted up from the one that it is given
+/// ([G]); 1 if all share a port.
 fn copies_with_ports(target: &Target, more: &BTreeMap<String, String>, machine: &Machine) -> u16 {
     let option = |key: &str| more.get(key).or_else(|| target.config.get(key)).map(String::as_str);
     let ports = option("event.partition").is_none_or(|partition| partition == "ports");
@@ -173,7 +173,7 @@ fn copies_with_ports(target: &Target, more: &BTreeMap<String, String>, machine: 
     }
     let usual = if option("server.architecture") == Some("n-copy") { "0" } else { "1" };
     match (option("event.copies").unwrap_or(usual).parse().unwrap_or(1), &machine.server_cpus) {
-        // One for each processor.
+        // A copy for each processor.
         (0, cpus) if !cpus.is_empty() => u16::try_from(cpus.len()).unwrap_or(u16::MAX),
         (0, _) => {
             let all = std::thread::available_parallelism().map_or(1, usize::from);
@@ -183,7 +183,7 @@ fn copies_with_ports(target: &Target, more: &BTreeMap<String, String>, machine: 
     }
 }
 
-/// Where a server is to be asked: every copy's port at every address.
+/// Addresses for requests: every copy's port at every address.
 fn asked_at(addresses: &[SocketAddr], copies: u16) -> Vec<SocketAddr> {
     let of = |address: &SocketAddr| {
         let (ip, port) = (address.ip(), address.port());
@@ -311,7 +311,7 @@ pub(super) fn in_directory(directory: &Path) -> Result<PathBuf, String> {
     let text = pem("CERTIFICATE", made.cert.der())
         + &pem("PRIVATE KEY", made.signing_key.serialized_der());
     fs::write(&path, text).at(&path)?;
-    // Some servers read it as `nobody`.
+    // Servers without privileges read it.
     fs::set_permissions(&path, Permissions::from_mode(0o644)).at(&path)?;
     Ok(path)
 }

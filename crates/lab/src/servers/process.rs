@@ -17,8 +17,8 @@ fn tasks(pid: u32) -> impl Iterator<Item = (u32, PathBuf)> {
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
 }
 
-/// Of more tasks than this none is looked at alone: they would be read for longer than what is
-/// measured lasts, on processors that the server and its load want for themselves.
+/// Most tasks of a server that are read one by one. More would take longer than the measurement, on
+/// processors that the server and its load need.
 pub(crate) const TASKS_MAX: usize = 512;
 
 /// The tasks of some processes, with their folders; none where they are more than [`TASKS_MAX`].
@@ -40,10 +40,10 @@ pub(crate) fn threads(pids: &[u32]) -> BTreeSet<i32> {
     all.filter_map(|(number, _)| number.try_into().ok()).collect()
 }
 
-/// How long a program has to leave before it is killed.
+/// Time that a program has to exit before it is killed.
 const LEAVE_MAX: Duration = Duration::from_millis(2_000);
 
-/// What a program runs before.
+/// Precedence of a program over other work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Priority {
     Usual,
@@ -55,7 +55,7 @@ pub(crate) enum Priority {
 }
 
 impl Priority {
-    /// That, if `asked`.
+    /// This priority if `asked`, else the usual one.
     pub(crate) fn if_asked(self, asked: bool) -> Self {
         if asked { self } else { Self::Usual }
     }
@@ -71,14 +71,14 @@ pub(crate) struct Launch<'a> {
     /// The environment it runs in, if not the machine's own, and on which side. That places it and
     /// prefers it.
     pub(crate) inside: Option<(&'a Environment, Place)>,
-    /// Whether it runs as `nobody` if we are root.
+    /// Whether it runs without privileges if we are root.
     pub(crate) as_nobody: bool,
     pub(crate) out: &'a Path,
     pub(crate) errors: &'a Path,
 }
 
 impl<'a> Launch<'a> {
-    /// Anywhere on the machine, with the usual priority, as who we are.
+    /// Anywhere on the machine, with the usual priority, as the current user.
     pub(crate) fn plain(words: Vec<OsString>, out: &'a Path, errors: &'a Path) -> Self {
         let priority = Priority::Usual;
         Self { words, cpus: &[], priority, inside: None, as_nobody: false, out, errors }

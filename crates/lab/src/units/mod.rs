@@ -55,8 +55,8 @@ impl<T, E: Display> At<T> for Result<T, E> {
     }
 }
 
-/// Visits all that is below a directory. Links are not followed; what is below a directory of which
-/// `each` says false is left out.
+/// Visits everything below a directory. Links are not followed, and directories for which `each`
+/// returns false are not entered.
 pub(crate) fn walk(
     root: &Path,
     mut each: impl FnMut(&Path, FileType) -> io::Result<bool>,
@@ -87,9 +87,9 @@ pub(crate) fn date(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
-/// A template with these values in it. Into one whose name ends in `.html` they go as text, not as
-/// HTML; in others a line of nothing but a tag leaves nothing, and the filters `cell`, `toml` and
-/// `xml` make a text fit into a table, TOML or XML. `fixed` is a number with so many decimals.
+/// Fills a template with values. If its name ends in `.html` they are text, not HTML. In others a
+/// line of nothing but a tag leaves nothing, and the filters `cell`, `toml` and `xml` make a text
+/// fit into a table, TOML or XML. `fixed` is a number with the given decimals.
 pub(crate) fn filled(name: &str, text: &str, values: &impl Serialize) -> Result<String, String> {
     let fill = || -> Result<String, Error> {
         let mut environment = Environment::new();
