@@ -1,6 +1,6 @@
-//! The numbers that the papers print, each with its place, to be shown beside ours.
+//! Numbers that the papers print, each with its place, for comparison with ours.
 //!
-//! `papers/*.toml` hold them. What a paper only draws is not in them.
+//! `papers/*.toml` contain them. Numbers that a paper only draws are not in them.
 
 use crate::experiment::ScaleNumber;
 use serde::Deserialize;
@@ -16,11 +16,11 @@ const FILES: [&str; 5] = [
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
-    /// Its mark, such as `[E]`.
+    /// Mark, such as `[E]`.
     pub mark: String,
     /// Authors, title, where and when.
     pub title: String,
-    /// What it was measured on (systems.md §4.0).
+    /// Test bed (systems.md §4.0).
     pub bed: String,
     /// Figures with points that its text names.
     #[serde(default, rename = "figure")]
@@ -58,7 +58,7 @@ pub struct Drawn {
     pub experiments: Vec<String>,
     /// The arm whose peak is 1.
     pub reference: String,
-    /// What 1 is in the paper, on both axes.
+    /// Meaning of 1 in the paper, on both axes.
     pub unit: String,
     pub points: Vec<Point>,
 }
@@ -77,7 +77,7 @@ pub struct Point {
     pub place: String,
 }
 
-/// One server's throughput over another's.
+/// Throughput of a server over another's.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
@@ -98,7 +98,7 @@ pub struct Ratio {
     pub place: String,
 }
 
-/// One number of a server.
+/// A number of a server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
@@ -108,13 +108,13 @@ pub struct Value {
     pub figure: String,
     /// The claim that it belongs to.
     pub claim: String,
-    /// What it is, with its unit.
+    /// Quantity, with its unit.
     pub what: String,
     pub arm: String,
     /// The multiple of the calibrated rate.
     pub at: f64,
     pub value: f64,
-    /// Its words where it names no single number, such as `5 to 10`.
+    /// Words of the paper where it names no single number, such as `5 to 10`.
     pub said: Option<String>,
     /// Our metric or counter; empty: it is `calls`.
     #[serde(default)]
@@ -149,7 +149,7 @@ pub struct Printed {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// What it is, with its unit.
+    /// Quantity, with its unit.
     pub name: String,
     pub values: Vec<f64>,
     /// Our metric or counter, if we have one.

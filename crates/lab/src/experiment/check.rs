@@ -14,10 +14,10 @@ use regatta_load::workload::presets;
 
 /// Cells of a plan at most, the baseline's second run not counted.
 pub const CELLS_MAX: usize = 4_096;
-/// What sessions do between their requests.
+/// Think times of sessions.
 const THINKS: [&str; 2] = ["kept", "none"];
-/// The least share of a processor that the load of an arm among others is to hold, per cent: where
-/// twelve had 5 each, loads were late, and looking at the servers took as long as the measurement.
+/// The least share of a processor that the load of an arm among others may hold, per cent. With
+/// twelve of 5 each, loads were late, and probing the servers took as long as the measurement.
 const LOAD_SHARE_MIN: u32 = 10;
 /// The shortest trial whose warm-up can be found, seconds: four batches of five.
 const FOUND_S_MIN: f64 = 20.0;
@@ -47,7 +47,7 @@ fn of_values(experiment: &Experiment) -> Vec<String> {
     let Experiment { workload, measure, knee, .. } = experiment;
     let mut found = Vec::new();
     let mut say = |key: &str, why: String| found.push(format!("{key}: {why}"));
-    // A row has told of its own.
+    // An unknown claim of a row is reported already.
     let has_row = |id: &str| experiment.rows.iter().any(|row| row.id == id);
     let is_known = |id: &str| has_row(id) || CLAIMS.iter().any(|claim| claim.id == id);
     for id in experiment.claims.iter().filter(|id| !is_known(id)) {

@@ -1,4 +1,4 @@
-//! Who makes the requests, and what they look like.
+//! Clients of an experiment, and the form of their requests.
 
 use super::{Ask, CpuLayout, Experiment, LAYOUT, Loop, Mode, Program, Target, Warm};
 use crate::programs::{self, Other};
@@ -57,7 +57,7 @@ named! {
         Host = "host",
         /// The ten that Firefox sends.
         Browser = "browser",
-        /// Those and a cookie that is another in each request.
+        /// The same and a cookie that differs in each request.
         Cookie = "cookie",
         /// `Host`, and the codings of HttpArena: Brotli, else gzip.
         Codings = "codings",
@@ -96,7 +96,7 @@ pub(super) fn is_target(text: &str) -> bool {
     text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// What an experiment asks for that its client cannot do.
+/// Requirements of an experiment that its client cannot meet.
 pub(super) fn faults(experiment: &Experiment) -> Vec<String> {
     let client = experiment.workload.client;
     let wrong = match client {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What the paths of factors of the environment begin with.
+/// Prefix of the paths of factors of the environment.
 const PREFIX: &str = "environment.";
 /// Bytes of a file set that is not there yet.
 const BYTES_UNKNOWN: u64 = 1 << 30;

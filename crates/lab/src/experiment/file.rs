@@ -15,7 +15,7 @@ const EXTENDS: &str = "extends";
 /// A place in the whole of all layers, and what is wrong there.
 type Placed = (usize, String);
 
-/// One of the files that make up an experiment.
+/// A file that is part of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layer<'t> {
     name: &'t str,
@@ -31,7 +31,7 @@ impl Layer<'_> {
     }
 }
 
-/// The files that make up the one in `text`, each behind those that it extends: `extends = "NAME"`,
+/// The files that make up the one in `text`, each behind those that it extends. `extends = "NAME"`,
 /// or a list of names, lays a file over those that come with the program.
 pub(super) fn layers<'t>(name: &'t str, text: &'t str) -> Result<Vec<Layer<'t>>, Vec<String>> {
     let mut layers = Vec::new();
@@ -63,7 +63,7 @@ fn add<'t>(
         let next = above(name.get_ref(), path).map_err(|why| {
             said(&[layer], vec![(name.span().start, format!("{EXTENDS}: {why}"))])
         })?;
-        // What several extend lies below all of them, once.
+        // A base that several extend lies below all of them, once.
         if layers.iter().all(|known| known.name != next.name) {
             add(next, path, layers)?;
         }

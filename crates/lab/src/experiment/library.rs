@@ -30,7 +30,7 @@ pub fn find(name: &str) -> Option<&'static str> {
     EXPERIMENTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// What several of them share, by name: they extend it, and it is none itself.
+/// Bases that several experiments extend, by name; a base is no experiment itself.
 pub(super) const BASES: &[(&str, &str)] = files! { "experiments/base":
     "azzedin-base" "costs" "disk-base" "ethernet" "eurosys07-base" "full-think" "geneves-base"
     "hpl01-base" "one-processor" "overload" "page-cache" "replica-disk" "systor12-base"
@@ -89,14 +89,14 @@ mod tests {
             compare(&pairs).is_some_and(|one| one.verdict() != Verdict::CannotTell)
         };
         for (name, scale, Experiment { measure, .. }) in each() {
-            // What takes hours does not hang on one trial that does not count.
+            // An experiment of hours does not depend on a single trial that does not count.
             let lost = if scale == Scale::Full { 2 } else { 0 };
             let enough = measure.mode == Mode::Knee || tells(measure.blocks - lost);
             assert!(enough, "{name} at {}: {} blocks", scale.name(), measure.blocks);
         }
     }
 
-    /// How long a page cache takes to fill is not known before.
+    /// Warm-up is found, as the time that a page cache takes to fill is not known before.
     #[test]
     fn warm_up_is_found_where_there_is_a_disk_and_time_to_tell() {
         let mut found = 0;
@@ -113,7 +113,7 @@ mod tests {
         assert!(found > 10, "{found}");
     }
 
-    /// Beside a server with thousands of threads, counters would be a burden of each arm's own.
+    /// Counters would burden each arm differently next to a server with thousands of threads.
     #[test]
     fn nobody_is_counted_beside_a_thread_for_each_connection() {
         let mut found = 0;
@@ -145,7 +145,7 @@ mod tests {
         all.filter_map(|one| Some((one.name.as_str(), share(one)?))).collect()
     }
 
-    /// What a server's cache takes, the page cache loses: some has to be left for it.
+    /// A server's cache takes memory from the page cache, which needs some of it.
     #[test]
     fn caches_leave_room_for_the_page_cache_at_every_scale() {
         for name in ["eurosys07-fig1", "eurosys07-knot", "eurosys07-table1"] {

@@ -42,7 +42,7 @@ pub fn is_metric(name: &str) -> bool {
     find(name).is_some() || fate.is_some_and(|fate| Fate::named(fate).is_some())
 }
 
-/// What is wrong with the name of a metric; None: nothing.
+/// Fault of a metric's name; None: it has none.
 pub(super) fn fault(name: &str) -> Option<String> {
     if is_metric(name) {
         return None;

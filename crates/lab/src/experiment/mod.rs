@@ -38,17 +38,17 @@ use regatta_load::named;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the program that is measured says of its options. The lab itself knows none.
+/// Rules of the measured program for its options. The lab itself knows none.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// What is wrong with an option (`section.key`) and its value alone; None: nothing.
+    /// Fault of an option (`section.key`) and its value alone; None: it has none.
     pub fault: fn(&str, &str) -> Option<String>,
-    /// Why the program would not start here with all of these options: they do not go together, or
-    /// this machine has too little of something. Empty: it would.
+    /// Reasons for which the program would not start here with all of these options: they conflict,
+    /// or this machine has too little of something. Empty: it would start.
     pub refused: fn(&BTreeMap<String, String>) -> Vec<String>,
 }
 
-/// Of a program that takes everything.
+/// Rules of a program that accepts everything.
 impl Default for Rules {
     fn default() -> Self {
         Self { fault: |_, _| None, refused: |_| Vec::new() }
@@ -56,7 +56,7 @@ impl Default for Rules {
 }
 
 named! {
-    /// How much time an experiment takes.
+    /// Time that an experiment takes.
     #[derive(Default, PartialOrd, Ord, ValueEnum)]
     pub enum Scale {
         /// Minutes.
@@ -75,7 +75,7 @@ named! {
 pub struct Experiment {
     pub name: String,
     pub question: String,
-    /// What is expected, written before the run.
+    /// Expectation, written before the run.
     pub expect: String,
     /// The figures and tables it stands for, such as `[H] figure 3`.
     pub papers: Vec<String>,
@@ -91,14 +91,14 @@ pub struct Experiment {
     #[serde(default)]
     pub factors: Vec<Factor>,
     pub workload: Workload,
-    /// How rates written as multiples (`1.5x`) become rates.
+    /// Calibration, by which rates written as multiples (`1.5x`) become rates.
     pub calibrate: Option<Calibrate>,
     pub machine: Machine,
     pub environment: Spec,
     pub measure: Measure,
-    /// What makes a trial worthless.
+    /// Limits beyond which a trial is worthless.
     pub guards: Guards,
-    /// How a saturation search goes, where one is made.
+    /// Settings of a saturation search, where one is made.
     pub knee: KneeSearch,
 }
 
@@ -140,7 +140,7 @@ impl Target {
 #[serde(rename_all = "kebab-case")]
 pub enum Program {
     Regatta,
-    /// Its bare loop, `regatta null`: the ceiling.
+    /// The bare loop, `regatta null`: the ceiling.
     Null,
     /// Any command; `{host}`, `{port}` and `{root}` are filled in.
     Command(Vec<String>),
@@ -162,7 +162,7 @@ pub(crate) const LAYOUT: &str = "machine.layout";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Factor {
-    /// What: `workload.rate`, `workload.connections`, `workload.target`, `workload.fields`,
+    /// Path: `workload.rate`, `workload.connections`, `workload.target`, `workload.fields`,
     /// `workload.tls`, `workload.streams`, `machine.processors`, `environment.KEY`, or
     /// `targets.NAME.config.section.key`.
     pub path: String,
@@ -170,12 +170,12 @@ pub struct Factor {
 }
 
 impl Factor {
-    /// The target that it belongs to and the option it sets; None if it is everybody's.
+    /// The target that it belongs to and the option it sets; None if it concerns all targets.
     pub fn of_target(&self) -> Option<(&str, &str)> {
         target_option(&self.path)
     }
 
-    /// Its last words, for axes and headings.
+    /// Last words of the path, for axes and headings.
     pub fn label(&self) -> &str {
         match self.of_target() {
             Some((_, key)) => key,
@@ -187,7 +187,7 @@ impl Factor {
     }
 }
 
-/// When requests are sent: after responses, or on a schedule.
+/// Timing of requests: after responses, or on a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loop {
@@ -209,13 +209,13 @@ pub enum Ask {
     Target,
     /// Every file, the popular ones more often (Zipf).
     Files,
-    /// What `workload.log` asked for.
+    /// Requests of `workload.log`.
     Log,
     /// The files of a preset that are asked for, one after another.
     Rotation,
 }
 
-/// What is asked of the servers.
+/// Requests to the servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// The preset of `regatta workload` whose files are served and asked for.
@@ -235,7 +235,7 @@ pub struct Workload {
     pub target: String,
     #[serde(default)]
     pub client: Client,
-    /// What field lines those of wrk or h2load have.
+    /// Field lines of the requests of wrk or h2load.
     #[serde(default)]
     pub fields: RequestFields,
     /// Encryption of the connections of wrk or h2load.
@@ -273,7 +273,7 @@ const fn one_stream() -> u32 {
 pub struct Calibrate {
     /// The target whose highest rate it is: the baseline unless the file says another.
     pub target: String,
-    /// The load: closed, whose rate it is; or open, of which it is the most good answers.
+    /// Kind of load. A closed one gives its own rate, an open one the most good answers.
     #[serde(rename = "loop", default)]
     pub model: Loop,
     /// Share of the time for which one event loop is to wait for the simulated disk. The disk's
@@ -296,7 +296,7 @@ named! {
         /// where a hypervisor moves them.
         #[default]
         Apart = "apart",
-        /// The load on the first of the server's processors, of which it holds a share: the server
+        /// The load on the first of the server's processors, with a fixed share of it. The server
         /// has exactly the rest. A simulated disk stays on the client's.
         Together = "together",
         /// The one of both that tells two equal servers apart least, found before the first trial.
@@ -304,13 +304,13 @@ named! {
     }
 }
 
-/// What is left of its processor to a server that shares it with the load, per cent, where the
+/// Share of a processor left to a server that shares it with the load, per cent, where the
 /// experiment does not say (`server_left`).
 const LEFT_TOGETHER: u32 = 50;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Which of these the load runs on.
+    /// Placement of the load on these.
     #[serde(default)]
     pub layout: CpuLayout,
     #[serde(deserialize_with = "processors")]
@@ -321,8 +321,9 @@ pub struct Machine {
     /// Run the load before everything else on the machine (`chrt -f`), and the server before all
     /// ordinary work (nice -20), if we are root.
     pub realtime: bool,
-    /// What is left of each of the server's processors, per cent, so that one generator can offer
-    /// more than the server can answer ([`crate::env::spec::Cpu::left_percent`]); 100: all.
+    /// Share of each of the server's processors that is left, per cent
+    /// ([`crate::env::spec::Cpu::left_percent`]); 100: all. With less, one generator can offer more
+    /// than the server can answer.
     pub server_left: u32,
     /// Drop the page cache before each trial (takes root).
     pub drop_caches: bool,
@@ -358,7 +359,7 @@ impl Machine {
         (self.layout == CpuLayout::Together).then(|| 100 - self.left())
     }
 
-    /// What of each of its processors the server has, per cent.
+    /// Share of each of its processors that the server has, per cent.
     pub(crate) fn left(&self) -> u32 {
         match (self.layout, self.server_left) {
             (CpuLayout::Together, 100) => LEFT_TOGETHER,
@@ -372,8 +373,8 @@ impl Machine {
         self.load_share().map_or(0.0, |share| f64::from(share) / 100.0 / processors)
     }
 
-    /// What the simulated task takes of each of the server's processors leaves, per cent; None:
-    /// there is none.
+    /// Share of each of the server's processors that the simulated task leaves, per cent; None:
+    /// there is no such task.
     pub(crate) fn slowed_to(&self) -> Option<u32> {
         let slowed = self.layout != CpuLayout::Together && self.server_left < 100;
         slowed.then_some(self.server_left)
@@ -382,9 +383,9 @@ impl Machine {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
-    /// What is made of each cell: trials, or a saturation search.
+    /// Measurement of each cell: trials, or a saturation search.
     pub mode: Mode,
-    /// Where the measurement starts.
+    /// Start of the measurement.
     pub warm: Warm,
     pub warm_s: f64,
     /// Requests for each file and process before the load: each process opens every file, so that
@@ -430,7 +431,8 @@ impl Measure {
     }
 }
 
-/// What makes a trial invalid. It is kept on record with its reasons and made once more.
+/// Limits beyond which a trial is invalid. The record keeps it with its reasons, and it is
+/// repeated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Guards {
     /// The most schedule lag (99th percentile) of the generator, ms.
@@ -448,11 +450,11 @@ pub struct Guards {
     pub syn_drops_max: f64,
     /// The most replies that may go without the comparison that `workload.verify` asks for.
     pub unverified_max: f64,
-    /// How many times farther apart, or nearer, the server's and the client's processors may be
-    /// than before the block's first trial ([`crate::watch::cores`]); None: wherever they are.
+    /// Largest factor by which the distance of the server's and the client's processors may differ
+    /// from that before the block's first trial ([`crate::watch::cores`]); None: any.
     #[serde(default)]
     pub moved_max: Option<f64>,
-    /// How often an invalid trial is made again.
+    /// Most repetitions of an invalid trial.
     pub retries: u32,
 }
 
@@ -474,25 +476,25 @@ pub enum Mode {
     Knee,
 }
 
-/// Where the measurement of a trial starts.
+/// Start of a trial's measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Warm {
     /// After `warm_s`.
     #[default]
     Fixed,
-    /// Where the seconds say that it has settled, not before `warm_s`.
+    /// Once the seconds show that it has settled, not before `warm_s`.
     Found,
 }
 
-/// How a saturation search goes ([`crate::knee`]).
+/// Settings of a saturation search ([`crate::knee`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KneeSearch {
-    /// It ends when the interval reaches no further than this share from the knee.
+    /// Share of the knee within which the whole interval must lie for the search to end.
     pub goal: f64,
     pub trials_max: u32,
     /// Loads beyond the knee, as multiples of it, each between two calm stretches.
     pub overload: Vec<f64>,
-    /// Whether the time is told that goodput takes to come back after the highest of them.
+    /// Whether to report the time that goodput takes to recover after the highest of them.
     pub recovery: bool,
 }

@@ -46,8 +46,8 @@ fn resolved(multiple: f64, unit: f64) -> String {
     format!("{:.0}", (multiple * unit).max(1.0))
 }
 
-/// Puts numbers in the place of multiples, with so many connections a second at 1x. Before that is
-/// known they are left out: who calibrates is not limited by them.
+/// Replaces multiples by numbers, with `unit` connections a second at 1x. Without a unit they are
+/// left out: a calibration is not limited by them.
 pub(crate) fn resolve(options: &mut BTreeMap<String, String>, unit: Option<f64>) {
     options.retain(|key, value| unit.is_some() || !is_multiple(key, value));
     for (key, value) in options {
@@ -68,7 +68,8 @@ fn all(experiment: &Experiment) -> BTreeSet<(&str, &str)> {
     own.chain(varied).filter(|(key, value)| is_multiple(key, value)).collect()
 }
 
-/// What they are with so many connections a second at 1x, in words; empty if there are none.
+/// Numbers of the multiples with `unit` connections a second at 1x, in words; empty if there are
+/// none.
 pub(crate) fn told(experiment: &Experiment, unit: f64) -> String {
     let each = all(experiment).into_iter().map(|(key, value)| {
         let number = multiple(key, value).map_or(String::new(), |one| resolved(one, unit));
@@ -89,7 +90,7 @@ pub(crate) fn requests_per_connection(
     }
 }
 
-/// What is missing for an experiment's multiples to mean something.
+/// Setting that an experiment's multiples need and lack.
 pub(super) fn fault(experiment: &Experiment) -> Option<String> {
     let (key, value) = all(experiment).into_iter().next()?;
     let missing = match &experiment.calibrate {

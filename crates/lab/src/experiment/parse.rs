@@ -126,7 +126,7 @@ fn experiment<'t>(
     if let (None, Some(seconds)) = (file.find("measure.warm_s"), warms) {
         experiment.measure.warm_s = seconds.into();
     }
-    // Where all requests may fail, their connections may, too.
+    // If all requests may fail, their connections may, too.
     if file.find("guards.syn_drops_max").is_none() && experiment.guards.errors_max >= 1.0 {
         experiment.guards.syn_drops_max = 1.0;
     }
@@ -241,7 +241,7 @@ fn factors(file: &File<'_>, targets: &[Target], own: usize, rules: Option<Rules>
         }
         let faults = levels.iter().filter_map(|level| check::level_fault(path, level, own));
         faults.for_each(|fault| say(&fault));
-        // A name of no target is told once all are known.
+        // A name of no target is reported once all are known.
         let target = targets.iter().find(|one| option.is_some_and(|(name, _)| name == one.name));
         if target.is_some_and(|target| target.program != Program::Regatta) {
             say("only the program `regatta` takes options");

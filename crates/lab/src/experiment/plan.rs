@@ -1,4 +1,4 @@
-//! What will be run, in which order, and how long that takes.
+//! Trials of a run, their order, and their time.
 
 use crate::experiment::{CpuLayout, Experiment, Factor, Loop, Measure, Mode, Target};
 use crate::record::{AGAIN, Cell};
@@ -38,7 +38,7 @@ const STRETCH_S_MIN: f64 = 6.0;
 pub struct Planned {
     pub trial: u32,
     pub block: u32,
-    /// Which of [`cells`].
+    /// Index in [`cells`].
     pub cell: usize,
     /// Seed of its load: the same for all arms of a block, another in the next.
     pub seed: u64,
@@ -87,7 +87,7 @@ fn settings(experiment: &Experiment) -> Vec<Vec<usize>> {
     settings.into_values().collect()
 }
 
-/// How many trials run at the same time at most.
+/// Most trials that run at the same time.
 pub(crate) fn at_a_time(experiment: &Experiment) -> usize {
     let all = settings(experiment);
     let arms = all.iter().map(Vec::len).max().filter(|_| experiment.measure.at_once);
@@ -102,8 +102,8 @@ fn turns(settings: &[Vec<usize>], random: &mut Random) -> Vec<usize> {
     settings.concat()
 }
 
-/// Blocks of every cell once, each block in an order of its own. A pure function of the
-/// experiment, so that an interrupted run goes on where it was.
+/// Blocks of every cell once, each block in an order of its own. A pure function of the experiment,
+/// so that an interrupted run resumes where it stopped.
 pub fn order(experiment: &Experiment) -> Vec<Planned> {
     let mut random = Random::new(experiment.measure.seed);
     let settings = settings(experiment);
@@ -132,7 +132,7 @@ fn rounds(experiment: &Experiment) -> u32 {
     }
 }
 
-/// How long `trials` trials take, seconds; of a saturation search at most.
+/// Time of `trials` trials, seconds; for a saturation search the most.
 pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
     let measure = &experiment.measure;
     let trial = warm_requests_s(experiment) + measure.warm_s + measure.window_s + AROUND_S;
@@ -176,12 +176,12 @@ fn warm_requests_s(experiment: &Experiment) -> f64 {
     WARM_REQUEST_S * f64::from(measure.warm_requests) * files * mean
 }
 
-/// How long an experiment takes, seconds; one that searches at most.
+/// Time of an experiment, seconds; for a search the most.
 pub(crate) fn whole_s(experiment: &Experiment) -> f64 {
     predicted_s(experiment, order(experiment).len())
 }
 
-/// How long a block takes, seconds.
+/// Time of a block, seconds.
 pub(crate) fn block_s(experiment: &Experiment) -> f64 {
     let cells = cells(experiment).len();
     predicted_s(experiment, 2 * cells) - predicted_s(experiment, cells)
@@ -209,7 +209,7 @@ pub(crate) fn profiled(experiment: &Experiment, all: &[Cell]) -> Vec<Cell> {
     all.iter().filter(here).cloned().collect()
 }
 
-/// How long the profiles of an experiment take, seconds.
+/// Time of an experiment's profiles, seconds.
 pub(crate) fn profiles_s(experiment: &Experiment) -> f64 {
     let measure = &experiment.measure;
     let profiles = profiled(experiment, &cells(experiment)).len();

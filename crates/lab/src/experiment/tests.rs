@@ -1,4 +1,4 @@
-//! What a file may say, and how it is told what it may not.
+//! Contents of a file, valid and invalid, and the messages about faults.
 
 use super::*;
 
@@ -207,7 +207,7 @@ fn processors_are_a_factor_up_to_those_of_the_server() {
     let all: Vec<Vec<usize>> = cells.iter().filter(|c| c.arm == "a").map(placed).collect();
     assert_eq!(all, [vec![2, 3, 5], vec![2]]);
     assert_eq!(experiment.machine.at(&BTreeMap::new()), experiment.machine);
-    // So are the environments that they run in.
+    // The environments are narrowed, too.
     let specs: Vec<Vec<usize>> = experiment.specs().into_iter().map(|s| s.cpu.server).collect();
     assert_eq!(specs, all);
     assert_eq!(experiment.factors[0].label(), "processors");
@@ -273,7 +273,7 @@ fn a_preset_that_changes_over_time_is_offered_whole_or_not_at_all() {
     let refused = read("spike", "open", "window_s = 300").unwrap_err();
     assert!(refused.contains("give measure.window_s = 360"), "{refused}");
     assert_eq!(read("spike", "partly-open", "warm_s = 0, window_s = 360"), Ok(0.0));
-    // What a preset asks for by way of a warm-up it gets, unless the file says otherwise.
+    // A preset's own warm-up counts, unless the file says otherwise.
     assert_eq!(read("haboob", "closed", ""), Ok(20.0));
     assert_eq!(read("haboob", "closed", "warm_s = 3"), Ok(3.0));
     assert_eq!(read("smoke", "closed", ""), Ok(1.0));

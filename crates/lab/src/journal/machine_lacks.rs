@@ -1,5 +1,5 @@
-//! What an experiment asks for and a machine does not have, beside its environments: said before
-//! anything runs.
+//! Requirements of an experiment that a machine lacks, without those of environments; reported
+//! before anything runs.
 
 use crate::experiment::claim_row::Claim;
 use crate::experiment::plan::cells;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Descriptors that a load needs besides its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
 
-/// How the want of them begins.
+/// First words of the report that counters are missing.
 pub(crate) const NO_COUNTERS: &str = "the processor's counters cannot be read";
 
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ struct Here {
     has_perf: bool,
     /// Whether perf may look at all that runs.
     sees_all: bool,
-    /// Why the processor's counters cannot be read; None: they can.
+    /// Reason for which the processor's counters cannot be read; None: they can.
     counters: Option<String>,
     /// Causes of stalls that it does not count, with why.
     stalls: Vec<String>,
@@ -120,12 +120,12 @@ impl Here {
     }
 }
 
-/// What this machine lacks for an experiment, a sentence each.
+/// Requirements of an experiment that this machine lacks, a sentence each.
 pub(crate) fn lacks(experiment: &Experiment) -> Vec<String> {
     Here::look().lacks(experiment)
 }
 
-/// What the measured program would refuse here, by arm: each reason once.
+/// Refusals of the measured program here, by arm: each reason once.
 pub(crate) fn refused(experiment: &Experiment, rules: Rules) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for cell in cells(experiment) {

@@ -1,4 +1,4 @@
-//! What a run was made with: programs, machine, settings. Kept beside the results.
+//! Programs, machine and settings of a run, kept with its results.
 
 use crate::env::spec::IN_PROCESS;
 use crate::env::{Lack, Record, Spec, lacks};
@@ -37,7 +37,7 @@ pub struct SeekChoice {
 pub struct Manifest {
     pub format: u32,
     pub scale: Scale,
-    /// When it began, milliseconds since 1970.
+    /// Start, milliseconds since 1970.
     pub started_unix_ms: u64,
     pub command: String,
     pub regatta_sha256: String,
@@ -72,7 +72,7 @@ pub struct Manifest {
     #[serde(skip)]
     pub(crate) chances_added: usize,
     pub machine: BTreeMap<String, String>,
-    /// What the experiment asks for and this machine does not allow.
+    /// Requirements of the experiment that this machine does not allow.
     pub lacks: Vec<String>,
     /// The parts of its environments among that: they are done without.
     #[serde(default)]
@@ -80,10 +80,10 @@ pub struct Manifest {
     /// The experiment at its scale, where its file extends another one; None: the file says all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<Experiment>,
-    /// What all its numbers are to be labelled with; None: nothing.
+    /// Label of all its numbers; None: it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What the environments turned out to be: the first of each setting, by its levels.
+    /// Actual environments: the first of each setting, by its levels.
     #[serde(default)]
     pub environments: BTreeMap<String, Record>,
     /// The loads' machine; None: servers and loads were on one.
@@ -184,10 +184,9 @@ impl Manifest {
         hash(&self.regatta_sha256)
     }
 
-    /// So many chances to be misled share the one in 20: the k-th look takes 1 / k(k+1) of it, so
-    /// that all looks together take no more, however many there will be (alpha spending, Lan and
-    /// DeMets 1983; the looks add up by Bonferroni, so it does not matter how they depend on each
-    /// other).
+    /// Number of chances to be misled that share the one in 20. The k-th look takes 1 / k(k+1) of
+    /// it, so that all looks together take no more, however many there are (alpha spending, Lan and
+    /// DeMets 1983). The looks add up by Bonferroni, so their dependence does not matter.
     pub(crate) fn chances(&self) -> usize {
         let looks = self.looks.len();
         (looks * (looks + 1)).max(1) * self.chances_added.max(1)
@@ -210,7 +209,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Refuses to go on with a run that other machines have begun.
+    /// Refuses to continue a run that other machines have begun.
     pub(crate) fn same_machines(&self, now: Option<&str>) -> Result<(), String> {
         let then = self.other.as_ref().map(|other| other.destination.as_str());
         let named = |one: Option<&str>| match one {
@@ -228,8 +227,8 @@ impl Manifest {
         ))
     }
 
-    /// Why a run of the experiment is not begun here; None: it is. Other than a lack, what is
-    /// missing would leave nothing of its question.
+    /// Reason for which a run of the experiment is not begun here; None: it is. Unlike a lack, what
+    /// is missing would leave nothing of the experiment's question.
     pub(crate) fn refusal(&self, experiment: &Experiment) -> Option<String> {
         let Experiment { name, baseline, .. } = experiment;
         if let Some(why) = self.left_out.get(baseline) {
@@ -265,7 +264,7 @@ impl Manifest {
 /// Targets that would read from the machine's own disk where ours simulate one themselves.
 fn without_disk(experiment: &Experiment) -> impl Iterator<Item = (String, String)> {
     let others = experiment.targets.iter().filter(|target| {
-        // What serves one answer from memory asks no disk.
+        // A program that serves one answer from memory needs no disk.
         !matches!(target.program, Program::Regatta | Program::Null)
     });
     let why = format!("no disk can be {IN_PROCESS} in a program that is not regatta");
@@ -425,7 +424,7 @@ memory = "84MiB"
                 assert!(said.contains(words), "{words}: {said}");
             }
         }
-        // One level of a factor is enough.
+        // A single level of a factor is enough.
         let factor = format!("{TEXT}[factors]\n\"environment.disk.heads\" = [1, 2]\n");
         assert!(refusal(&factor, &[lack("disk")], &[]).is_some());
         let taken = |text: &str| {

@@ -25,7 +25,7 @@ pub struct Run {
     pub directory: PathBuf,
     pub experiment: Experiment,
     pub manifest: Manifest,
-    /// Its trials so far, in the order in which they ended.
+    /// Trials so far, in the order in which they ended.
     pub records: Vec<Record>,
 }
 
@@ -38,7 +38,7 @@ struct Saved {
 
 const EXPERIMENT: &str = "experiment.toml";
 const MANIFEST: &str = "manifest.json";
-/// Runs are looked for in so many folders below each other.
+/// Levels of folders in which runs are searched.
 const BELOW_MAX: u32 = 4;
 const RESULTS: &str = "results.jsonl";
 
@@ -56,7 +56,7 @@ impl Run {
         fs::create_dir_all(directory.join("outcomes")).at(directory)?;
         fs::write(directory.join(EXPERIMENT), text).at(directory)?;
         let mut manifest = manifest;
-        // What it extends may say something else one day.
+        // The files that it extends may change later.
         manifest.experiment = extends(text).then(|| experiment.clone());
         let directory = directory.to_owned();
         let run = Self { directory, experiment, manifest, records: Vec::new() };
@@ -145,7 +145,7 @@ impl Run {
             })?,
         };
         manifest.found_for(&mut experiment);
-        // There is none before the first trial has ended.
+        // The file is missing before the first trial has ended.
         let results = directory.join(RESULTS);
         let bytes = if results.exists() { fs::read(&results).at(&results)? } else { Vec::new() };
         let text = std::str::from_utf8(whole_lines(&bytes)).at(&results)?;
@@ -218,7 +218,7 @@ impl Run {
         begun(&self.records)
     }
 
-    /// What was there at one of the looks at a run that grows, by its number from 1.
+    /// State at one of the looks at a run that grows, by its number from 1.
     pub(crate) fn at_look(&self, number: usize) -> Self {
         let looks = self.manifest.looks[..number].to_vec();
         let blocks = looks.last().copied().unwrap_or_default();
@@ -247,8 +247,7 @@ impl Run {
         self.records.iter().filter(|record| record.valid)
     }
 
-    /// How far apart the processors were before the first trial of a block that counts,
-    /// nanoseconds.
+    /// Distance of the processors before the first trial of a block that counts, nanoseconds.
     pub(crate) fn apart_in(&self, block: u32) -> Option<f64> {
         let mut here = self.valid().filter(|record| record.block == block);
         here.find_map(|record| record.metrics.get(APART[0]).copied())
@@ -394,7 +393,7 @@ mod tests {
     use super::*;
     use crate::folder::Folder;
 
-    /// What a run was made of stays what it was, whatever becomes of what its file extends.
+    /// The experiment of a run stays the same when the files that it extends change.
     #[test]
     fn a_run_keeps_what_its_experiment_extends() {
         let text = "extends = \"hpl01\"\n[experiment]\nname = \"mine\"\n";

@@ -1,4 +1,4 @@
-//! What is kept of a trial: one line of JSON in `results.jsonl`, written when it ends.
+//! Record of a trial: a line of JSON in `results.jsonl`, written when the trial ends.
 
 use crate::knee::Tried;
 use regatta_load::engine::Ruling;
@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub trial: u32,
-    /// How often it had been tried before.
+    /// Number of earlier attempts.
     pub attempt: u32,
     pub block: u32,
     pub cell: Cell,
     pub seed: u64,
     pub started_unix_ms: u64,
     pub valid: bool,
-    /// Why it does not; also what is to be known of one that does.
+    /// Reasons for which it does not count; also notes on one that does.
     pub reasons: Vec<String>,
     /// Every number, by name: docs/lab.md lists them.
     pub metrics: Numbers,
@@ -24,10 +24,10 @@ pub struct Record {
     /// Response (in the closed model: service) times: quantile and milliseconds.
     pub spectrum: Vec<(f64, f64)>,
     pub series: Vec<Second>,
-    /// What the papers' rules of verification say of it; empty: they were not asked.
+    /// Verdicts of the papers' rules of verification; empty: they were not asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Ruled>,
-    /// What it was in a saturation search; None: a trial of a plan.
+    /// Role in a saturation search; None: a trial of a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
 }
@@ -43,7 +43,7 @@ pub struct Probe {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
-    /// Its number from the load's start.
+    /// Number of the second from the load's start.
     pub second: u64,
     pub counts: bool,
     pub offered: u64,
@@ -70,7 +70,7 @@ pub(crate) fn numbers<const COUNT: usize>(all: [(&str, f64); COUNT]) -> Numbers 
     all.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// How far apart the server's and the client's processors were before a trial and after it.
+/// Distance of the server's and the client's processors before a trial and after it.
 pub(crate) const APART: [&str; 2] = ["core_to_core_ns", "core_to_core_after_ns"];
 
 /// Addition to the baseline's name in the arm that runs it a second time.
