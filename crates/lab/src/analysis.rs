@@ -26,12 +26,12 @@ pub struct Analysis {
     pub more_is_better: bool,
     /// Each cell of the plan, in its order.
     pub cells: Vec<CellSummary>,
-    /// How each arm compares with the baseline at the same setting.
+    /// Comparisons of each arm with the baseline at the same setting.
     pub effects: Vec<EffectRow>,
     /// The same of the other numbers that were asked for, each by its name.
     #[serde(default)]
     pub also: Vec<(String, Vec<EffectRow>)>,
-    /// What each arm's saturation search found; empty without one.
+    /// Results of each arm's saturation search; empty without one.
     pub knees: Vec<saturation::Row>,
     /// Each arm's knee over the baseline's.
     pub beside: Vec<saturation::Beside>,
@@ -82,7 +82,7 @@ pub struct Summary {
     pub trials: usize,
 }
 
-/// An arm beside the baseline.
+/// An arm compared with the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EffectRow {
     pub cell: Cell,
@@ -103,7 +103,7 @@ const BUSY_MIN: f64 = 0.9;
 
 /// More comparisons than this are counted instead of named.
 const TOLD_MAX: usize = 8;
-/// Who answers less of the requests than this does not keep up.
+/// Share of the requests below which a server does not keep up.
 const KEEPS_UP: f64 = 0.98;
 
 impl Analysis {
@@ -113,7 +113,7 @@ impl Analysis {
             cells(&run.experiment).into_iter().map(|cell| summary(run, cell)).collect();
         let searched = run.experiment.measure.mode == Mode::Knee;
         let race = crate::race::told(run);
-        // Of a race the searches of each part are its own matter.
+        // The searches of a race belong to its parts.
         let alone = searched && race.is_none();
         // The rates of a search are each arm's own, so there are no pairs.
         let asked: Vec<&str> = std::iter::once(&metric)
@@ -146,7 +146,7 @@ impl Analysis {
         analysis.beside = saturation::beside(&run.experiment, &analysis.knees);
         analysis.answer = analysis.answer(&run.experiment.baseline);
         if let Some(race) = race {
-            // Who was in which block is the race's matter.
+            // The race chose the arms of each block.
             analysis.blocks.0 = analysis.blocks.1;
             analysis.answer = race.answer();
         }
@@ -249,7 +249,7 @@ impl Analysis {
     }
 }
 
-/// How arms compare with the baseline by one number, in a sentence.
+/// Describes in a sentence how arms compare with the baseline by one number.
 fn compared(metric: &str, rows: &[EffectRow], baseline: &str) -> String {
     let others: Vec<&EffectRow> = rows.iter().filter(|row| !row.is_again()).collect();
     let count = |verdict| others.iter().filter(|row| row.verdict == verdict).count();
@@ -394,8 +394,8 @@ pub(crate) fn by_block(run: &Run, cell: &Cell, metric: &str) -> BTreeMap<u32, f6
         .collect()
 }
 
-/// Where a client of a closed loop is busy and the server is not, throughput is the client's. A
-/// server that waits though its client has time left waits for something else, such as a disk.
+/// Whether the client limits throughput: in a closed loop it is busy, and the server is not. If
+/// neither is busy, the server waits for something else, such as a disk.
 pub(crate) fn limited_by_client(
     experiment: &Experiment,
     cell: &Cell,

@@ -11,11 +11,10 @@ pub(crate) fn metric(name: &str) -> impl Fn(&Record) -> Option<f64> {
     move |record| record.metrics.get(name).copied()
 }
 
-/// What two cells show of something in each block that is to be compared: of those that both have,
-/// the ones in which the processors were as far apart for the one as for the other, if these are
-/// enough to tell anything. An arm that is measured across caches and one that is measured within
-/// one differ twofold though they are equal; where the processors are has nothing to do with which
-/// arm it is, so who leaves such pairs out leaves out noise.
+/// Values of two cells in each block, for comparison. Blocks that both have count if the processors
+/// were equally far apart for both, provided that these are enough. An arm measured across caches
+/// and one measured within one differ twofold though they are equal. Placement has nothing to do
+/// with the arm, so leaving such pairs out removes noise.
 pub(crate) fn both(
     run: &Run,
     of_cells: [&Cell; 2],
@@ -45,7 +44,7 @@ pub(crate) fn both(
     [left(one), left(other)]
 }
 
-/// How far apart the processors were before a trial and after it, nanoseconds.
+/// Distances of the processors before a trial and after it, nanoseconds.
 fn apart(record: &Record) -> [Option<f64>; 2] {
     APART.map(|name| record.metrics.get(name).copied())
 }
@@ -126,7 +125,7 @@ measure.blocks = 6
             record.metrics.extend(APART.map(|name| (name.to_owned(), ns)));
         }
         assert_eq!(effect(&run).blocks, 6);
-        // Where nothing is measured, as with the load on the server's processor, all are alike.
+        // All are alike if no distance is measured, as with the load on the server's processor.
         for record in &mut run.records {
             record.metrics.retain(|name, _| !APART.contains(&name.as_str()));
         }

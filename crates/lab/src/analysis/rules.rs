@@ -8,7 +8,7 @@ use crate::journal::Run;
 use crate::record::{Broken, Cell, Record};
 use std::collections::BTreeMap;
 
-/// What the trials of a cell say together of one paper's rules.
+/// Trials of a cell judged by one paper's rules, added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Together {
     pub(crate) trials: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Together {
 }
 
 impl Together {
-    /// Of some trials.
+    /// Adds up `trials` judged by the rules of `paper`.
     pub(crate) fn of<'a>(trials: impl Iterator<Item = &'a Record>, paper: &str) -> Self {
         let mut all = Self::default();
         let ruled = trials.filter_map(|one| one.rules.iter().find(|ruled| ruled.paper == paper));
@@ -32,7 +32,7 @@ impl Together {
     }
 
     /// Whether the cell breaks the rules: at least half of its trials do. One bad second of the
-    /// machine breaks them for whoever was measured in it.
+    /// machine breaks them for the arm that was measured in it.
     pub(crate) fn breaks(&self) -> bool {
         self.broken > 0 && 2 * self.broken >= self.trials
     }

@@ -110,7 +110,7 @@ fn drift_hides_nothing_and_adds_nothing() {
     assert_ne!(of("b").interval, slower.effect.interval);
 }
 
-/// At a rate that all were asked for: the other numbers are told, and who did not keep up.
+/// An open loop reports its rate, the other numbers, and the arms that did not keep up.
 #[test]
 fn an_open_loop_tells_its_rate_and_the_other_numbers() {
     let text = TEXT.replace("measure.blocks = 12", "measure = { blocks = 8, also = [\"p99_ms\"] }");

@@ -584,7 +584,7 @@ mod tests {
         assert!(told.why.contains("blocks would tell"), "{told:?}");
     }
 
-    /// What each arm answers at most, and what a reply of the third costs.
+    /// Numbers of each arm: the most that it answers, and the cost of a reply of `other`.
     fn peaks(arm: &str, rate: f64, [new, other]: [f64; 2], cost: f64) -> Numbers {
         match arm {
             "new" => good(rate, new),

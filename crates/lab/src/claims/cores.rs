@@ -29,12 +29,12 @@ fn peaks_with_all_processors() {
     ];
     let text = text.replace("measure.blocks = 6", "measure.blocks = 24");
     check_text(&text, &rows);
-    // With fewer it cannot be told.
+    // Fewer leave it undecided.
     let fewer = text.replace("[1, 8, 2]", "[1, 2]");
     check_text(&fewer, &[("G-6", Cannot, |_, _, cell| slow(cell, "2"))]);
 }
 
-/// One copy, two, four and eight, with one processor to eight.
+/// An experiment with one, two, four and eight copies at the processor counts `levels`.
 fn copies_of(cpus: &str, levels: &str) -> String {
     let arms = [
         ["c1", "n-copy", "event.copies=1 event.processes=0"],
@@ -47,7 +47,7 @@ fn copies_of(cpus: &str, levels: &str) -> String {
     text.replace("measure.blocks = 6", "measure.blocks = 12")
 }
 
-/// What so many copies answer on so many processors: `best` says which are ahead.
+/// Numbers in which the arm with `best` copies for the cell's processors is ahead.
 fn on(cell: &Cell, best: fn(u32) -> u32) -> Numbers {
     let processors = cell.levels["machine.processors"].parse().unwrap();
     let is_best = cell.target == format!("c{}", best(processors));
@@ -56,10 +56,10 @@ fn on(cell: &Cell, best: fn(u32) -> u32) -> Numbers {
 
 #[test]
 fn copies_by_processors() {
-    // As in table III: two copies with four processors, one with fewer, any with eight.
+    // World of table III: two copies with four processors, one with fewer, any with eight.
     const PAPER: World = |_, _, cell| on(cell, |count| if count == 4 { 2 } else { 1 });
     const ALWAYS_ONE: World = |_, _, cell| on(cell, |_| 1);
-    // One for each processor, everywhere.
+    // World in which a copy for each processor is best, everywhere.
     const EACH: World = |_, _, cell| on(cell, |count| count);
     let rows: [(&str, Verdict, World); 7] = [
         ("G-1", Holds, PAPER),
@@ -106,7 +106,7 @@ fn settings(cpus: &str) -> String {
     with("\"S-18\"", &arms, cpus, factors)
 }
 
-/// What a version reaches: a tuned one 1,000, shared ones so many times that.
+/// Throughput of a version: 1,000 if tuned, `shared` times that if shared.
 fn reached(arm: &str, cell: &Cell, shared: f64) -> Numbers {
     let processes = cell.levels.get("targets.symped.config.event.processes").map(String::as_str);
     let good = match (arm, processes) {

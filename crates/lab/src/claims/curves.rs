@@ -1,7 +1,7 @@
-//! What several arms answer over the same rates.
+//! Answers of several arms over the same rates.
 //!
-//! A trial that does not count leaves a hole, more often at high rates. The peak of what is left
-//! would be compared with another arm's at a rate that the first was not seen at.
+//! A trial that does not count leaves a hole, more often at high rates. The peak of the rest would
+//! be compared with another arm's at a rate at which the first was not measured.
 
 use super::evidence::{Evidence, Found, GOOD};
 use super::shown::{RATIO_MAX, Shown};
@@ -66,7 +66,7 @@ impl Curves {
         self.sides[side].values().map(|values| values.iter().map(log).collect()).collect()
     }
 
-    /// The peak of some sides over the peak of others: who of them peaks where is not asked.
+    /// The peak of some sides over the peak of others, whichever side has it.
     pub(super) fn peaks(&self, above: &[usize], below: &[usize]) -> Option<Best> {
         let all = |sides: &[usize]| -> Vec<Blocks> {
             sides.iter().flat_map(|side| self.logs(*side)).collect()
@@ -86,8 +86,8 @@ impl Curves {
         (0..self.sides.len()).map(|side| peak(&self.logs(side))).collect()
     }
 
-    /// What the first side still answers at the highest rate, as a share of its peak, over the same
-    /// of the second: the second's peak over its last, over the same of the first.
+    /// Share of its peak that the first side still answers at the highest rate, over the same share
+    /// of the second. Computed as the second's peak over its last, over the same of the first.
     pub(super) fn kept(&self) -> Option<Best> {
         let over_last = |side: usize| -> Vec<Blocks> {
             let rates = self.logs(side);
@@ -97,14 +97,14 @@ impl Curves {
         Best::of(&over_last(1), &over_last(0))
     }
 
-    /// What the first side still answers at the highest rate over its peak.
+    /// Answers of the first side at the highest rate over its peak.
     pub(super) fn last_over_peak(&self) -> Option<Best> {
         let rates = self.logs(0);
         Best::of(&rates[rates.len() - 1..], &rates)
     }
 
-    /// Of each side the mean over all rates: the area under its curve, in the blocks in which all
-    /// sides have all of them.
+    /// Mean of each side over all rates: the area under its curve, in the blocks in which all sides
+    /// have all rates.
     pub(super) fn areas(&self) -> Vec<Blocks> {
         let rates: Vec<u64> = self.sides.iter().flat_map(BTreeMap::keys).copied().collect();
         let each = rates.iter().map(|rate| self.blocks_at(*rate));
@@ -148,13 +148,13 @@ impl<'a> Evidence<'a> {
         [(*self, arm), (*self, baseline)]
     }
 
-    /// What an arm still answers at the highest rate, as a share of its peak, over the same of
+    /// Share of its peak that an arm still answers at the highest rate, over the same share of
     /// another.
     pub(crate) fn kept_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
         best(&self.sides(arm, baseline), Curves::kept)
     }
 
-    /// What an arm still answers at the highest rate over its peak.
+    /// Share of its peak that an arm still answers at the highest rate.
     pub(crate) fn kept(&self, arm: &str) -> Found<Shown> {
         best(&[(*self, arm)], Curves::last_over_peak)
     }

@@ -60,9 +60,9 @@ fn select_share(record: &Record, left: f64) -> Option<f64> {
     (busy_s > 0.0).then(|| ((inside_s - (window_s - busy_s)) / busy_s).clamp(0.0, 1.0))
 }
 
-/// The share of the time in which processors idle for a disk, whoever waits: of a simulated one
-/// what is left of them while it is busy, since the kernel sees no idle time where a load holds its
-/// part of a processor; else what the kernel says.
+/// Share of the time in which processors idle for a disk, whatever process waits. For a simulated
+/// disk it is the idle time while the disk is busy, since the kernel sees no idle time where a load
+/// holds its part of a processor. For other disks the kernel reports it.
 pub(super) fn idle_for_the_disk(run: &Evidence<'_>) -> impl Fn(&Record) -> Option<f64> + use<> {
     let left = run.left();
     move |record| {
@@ -74,8 +74,8 @@ pub(super) fn idle_for_the_disk(run: &Evidence<'_>) -> impl Fn(&Record) -> Optio
     }
 }
 
-/// The share of the time in which one process waits for the disk, by the kernel's account; where
-/// several wait, of which that account is wrong, that in which processors idle for it.
+/// Share of the time in which one process waits for the disk, by the kernel's account. That account
+/// is wrong if several wait; the share in which processors idle for the disk then replaces it.
 pub(super) fn waiting(run: &Evidence<'_>) -> impl Fn(&Record) -> Option<f64> + use<> {
     let idle = idle_for_the_disk(run);
     let own = |record: &Record| Some(number(record, "disk_wait_s")? / number(record, "window_s")?);
@@ -168,7 +168,7 @@ mod tests {
             ("systor12-fig4", "S-8", true),
             ("systor12-fig4", "S-5", false),
             ("pollers", "E-27", false),
-            // Its switches are counts, its peaks are not.
+            // Switches are counts, peaks are not.
             ("stages-cost", "X-6", false),
             ("cohort", "X-16", false),
         ] {

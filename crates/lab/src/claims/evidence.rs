@@ -13,7 +13,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// How far a level may lie from the multiple that a claim names, as a share.
+/// Largest distance of a level from the multiple that a claim names, as a share.
 const NEAR: f64 = 0.12;
 /// Fewer answered than this share fall behind.
 pub(super) const BEHIND: f64 = 0.98;
@@ -27,7 +27,7 @@ pub(super) fn counted(record: &Record, name: &str) -> Option<f64> {
     record.counters.get(name).copied()
 }
 
-/// So many factors may be held at one level at a time.
+/// Most factors held at one level at a time.
 pub(super) const ONLY_MAX: usize = 6;
 
 /// A run that predicates look at, or those of its cells that have one level of some factors.
@@ -35,11 +35,11 @@ pub(super) const ONLY_MAX: usize = 6;
 pub(crate) struct Evidence<'a> {
     pub(crate) run: &'a Run,
     only: [Option<(&'a str, &'a str)>; ONLY_MAX],
-    /// So many chances to be misled share the one in 20.
+    /// Number of chances to be misled that share the one in 20.
     pub(super) looks: usize,
 }
 
-/// What is there at the rate nearest to a multiple, if that is near.
+/// Item at the rate nearest to a multiple, if that is near.
 fn nearest<T>(rates: Vec<(f64, T)>, multiple: f64) -> Option<T> {
     let distance = |rate: f64| (rate / multiple).ln().abs();
     let near = rates.into_iter().min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)));
@@ -79,7 +79,7 @@ pub static KNOWN: LazyLock<KnownOptions> = LazyLock::new(|| {
     toml::from_str(include_str!("../../assets/options.toml")).expect("a test reads it")
 });
 
-/// What an option of a target is; empty where it is not said and has no default here.
+/// Value of a target's option; empty where it is not set and has no default here.
 pub(crate) fn option<'t>(target: &'t Target, key: &str) -> &'t str {
     let named = target.config.get(ARCHITECTURE);
     if let Some(variant) = named.and_then(|named| KNOWN.variants.get(named)) {
@@ -108,7 +108,7 @@ pub(crate) fn poller(target: &Target) -> &str {
 pub(crate) type Family<'t> = Vec<(&'t Target, &'t str)>;
 
 impl<'a> Evidence<'a> {
-    /// Of a run; where the number of processors varies, of its cells with the most.
+    /// Evidence of a run; if the number of processors varies, of its cells with the most.
     pub(crate) fn new(run: &'a Run) -> Self {
         let all = Self::everywhere(run);
         let Ok((path, levels)) = all.levels(PROCESSORS) else { return all };
@@ -116,7 +116,7 @@ impl<'a> Evidence<'a> {
         most.map_or(all, |most| all.with(path, most))
     }
 
-    /// Of a run with all of its cells.
+    /// Evidence of all cells of a run.
     pub(crate) fn everywhere(run: &'a Run) -> Self {
         Self { run, only: [None; ONLY_MAX], looks: run.manifest.chances() }
     }
@@ -126,7 +126,7 @@ impl<'a> Evidence<'a> {
         self.run.experiment.machine.at(&self.only.iter().flatten().map(own).collect())
     }
 
-    /// Those of the cells that have this level of a factor.
+    /// Restricts the evidence to the cells with this level of a factor.
     pub(crate) fn with(&self, path: &'a str, level: &'a str) -> Self {
         let mut with = *self;
         let free = with.only.iter_mut().find(|one| one.is_none());
@@ -183,8 +183,9 @@ impl<'a> Evidence<'a> {
         families
     }
 
-    /// Whether server and load have processors of their own, and the server so many. One of which
-    /// the load holds a share counts as the server's own: what is left of it is nobody else's.
+    /// Checks that the server has at least `server` processors that it does not share with the
+    /// load. A processor with a fixed share for the load counts as the server's: no other program
+    /// uses the rest.
     pub(crate) fn processors(&self, server: usize) -> Found<()> {
         let machine = self.machine();
         let shared = machine.server_cpus.iter().any(|cpu| machine.client_cpus.contains(cpu));
@@ -207,13 +208,13 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// What of a processor the server had, 1 for all of one.
+    /// Number of processors that the server had; a share counts as a fraction.
     pub(crate) fn left(&self) -> f64 {
         let machine = self.machine();
         count(machine.server_cpus.len().max(1)) * f64::from(machine.left()) / 100.0
     }
 
-    /// What the machine did not allow, to be said with what is missing because of it.
+    /// Limits of the machine, to be reported with what is missing because of them.
     pub(crate) fn lacks(&self) -> String {
         let lacks = &self.run.manifest.lacks;
         if lacks.is_empty() {
@@ -317,7 +318,7 @@ impl<'a> Evidence<'a> {
 
     /// The same at the lowest.
     pub(crate) fn bottoms<const N: usize>(&self, arms: [&str; N]) -> Found<[Cell; N]> {
-        // There is one, else that was the error.
+        // `common` fails if there is no rate.
         self.common(arms).map(|mut rates| rates.remove(0).1)
     }
 
@@ -339,7 +340,7 @@ impl<'a> Evidence<'a> {
         Ok(peak(&rates).into_iter().map(|(block, log)| (block, log.exp())).collect())
     }
 
-    /// What a cell's trials show of something, block by block.
+    /// Values of a cell's trials, by block.
     pub(crate) fn blocks(&self, cell: &Cell, of_trial: impl Fn(&Record) -> Option<f64>) -> Blocks {
         of(self.run, cell)
             .filter_map(|record| Some((record.block, of_trial(record)?)))
@@ -358,7 +359,7 @@ impl<'a> Evidence<'a> {
         self.of_values(&values).ok_or_else(|| format!("{what} of {} in four blocks", cell.arm))
     }
 
-    /// What two cells show of something, put together block by block.
+    /// Combines values of two cells block by block.
     pub(crate) fn between(
         &self,
         what: &str,
@@ -373,7 +374,7 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// What two cells show of something, compared block by block.
+    /// Compares values of two cells block by block.
     pub(crate) fn times(
         &self,
         (above, below): (&Cell, &Cell),
@@ -383,7 +384,7 @@ impl<'a> Evidence<'a> {
         self.compared((&above.arm, &a), (&below.arm, &b))
     }
 
-    /// Of one value from each block; None below four.
+    /// Quantity from one value of each block; None below four.
     pub(super) fn of_values(&self, values: &[f64]) -> Option<Shown> {
         Shown::of(values).map(|shown| shown.among(self.looks))
     }
@@ -418,7 +419,8 @@ impl<'a> Evidence<'a> {
         self.middle(name, cell, |record| number(record, name))
     }
 
-    /// What a cell failed to answer, in words: times are of the answered alone.
+    /// Share of requests that a cell failed to answer, in words. Times are of the answered requests
+    /// alone.
     pub(crate) fn unanswered(&self, cell: &Cell) -> String {
         let share = self.metric(cell, "error_share");
         share.map_or_else(|_| "?".to_owned(), |share| format!("{:.1} %", 100.0 * share))

@@ -254,7 +254,7 @@ pub(super) fn g2(run: &Evidence<'_>) -> Found<Finding> {
         let mut behind: Vec<Asked> = Vec::new();
         for (processors, place) in &places {
             let fitting = fitting(&family, *processors);
-            // As many as there are processors for.
+            // The most copies that the processors allow.
             let Some((own, copies)) = fitting.iter().rfind(|(_, copies)| *copies <= wanted) else {
                 continue;
             };
@@ -283,7 +283,7 @@ pub(super) fn g8(run: &Evidence<'_>) -> Found<Finding> {
     let places = places(&Evidence::everywhere(run.run))?;
     let ((few, alone), (many, all)) = (&places[0], &places[places.len() - 1]);
     let ([one], [whole]) = (alone.tops([arm])?, all.tops([arm])?);
-    // No client is served while memory streams, so that whose processors they are does not matter.
+    // No client is served while memory streams, so the processors may be the client's.
     let enough = match *many {
         4.. => Ok(()),
         have => Err(format!("4 processors: there are {have}")),
@@ -424,10 +424,10 @@ fn each_reply(share: impl Fn(&Record) -> Option<f64>) -> impl Fn(&Record) -> Opt
     }
 }
 
-/// The peak of one process over that of several by two queues, in each block: with the demands of
-/// each of them, from the lowest rate that both have. The disk's is what one process waits for it,
-/// without what is read ahead meanwhile; of the several, who wait for each other, it is what keeps
-/// the disk busy, less the same part.
+/// The peak of one process over that of several by two queues, in each block, with the demands of
+/// each from the lowest rate that both have. The disk demand of one process is its waiting time,
+/// without what is read ahead meanwhile. Several wait for each other, so theirs is the time in
+/// which the disk is busy, less the same part.
 fn peaks_by_demand(run: &Evidence<'_>, one: &Target, several: &Target) -> Found<[Blocks; 3]> {
     let both = run.common([&one.name, &several.name])?;
     let (_, [cell, beside]) = both.first().ok_or("rates")?;
@@ -466,9 +466,9 @@ struct Plateau<'a> {
 }
 
 /// The plateaus of all arms that do not block, by Little's law: the cap over the time between
-/// requests and that of a request. That is from the same server under the largest cap at its lowest
-/// rate, if that is below its peak: a trial's own time would give its own throughput, whatever that
-/// is.
+/// requests and that of a request. The request's time is from the same server under the largest cap
+/// at its lowest rate, if that is below its peak. A trial's own time would only yield its own
+/// throughput.
 fn plateaus<'a>(run: &Evidence<'a>) -> Found<Vec<Plateau<'a>>> {
     let Some(off_s) = model::off_s_per_request(&run.run.experiment.workload) else {
         return Ok(Vec::new());

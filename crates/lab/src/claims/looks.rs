@@ -1,10 +1,10 @@
 //! Looks at a run that grows until its claims are decided.
 //!
-//! Who looks again and again, and stops when he likes what he sees, is misled more often than once
-//! in 20 looks. So each look has its share of that chance ([`Manifest::chances`]), and there is
-//! one only when the run has grown by a quarter: looking after every block would take a third more
-//! of them, since shares get smaller with their number and not with that of blocks (the epochs of
-//! Howard, Ramdas, McAuliffe and Sekhon 2021). What one look decides stays decided.
+//! Repeated looks that end at the first good result mislead more often than once in 20 times. Each
+//! look therefore has its share of that chance ([`Manifest::chances`]), and follows only when the
+//! run has grown by a quarter. A look after every block would take a third more blocks, since
+//! shares shrink with the number of looks and not with that of blocks (the epochs of Howard,
+//! Ramdas, McAuliffe and Sekhon 2021). A decision at one look stays.
 //!
 //! [`Manifest::chances`]: crate::journal::manifest::Manifest::chances
 
@@ -14,7 +14,7 @@ use crate::journal::Run;
 use crate::units::minutes;
 use serde::Serialize;
 
-/// The blocks at the look that follows one at so many.
+/// Number of blocks at the look that follows one at `blocks`.
 pub(crate) fn next_look(blocks: u32) -> u32 {
     blocks + blocks.div_ceil(4).max(1)
 }
@@ -48,9 +48,9 @@ pub(crate) struct Growth {
     looks: Vec<u32>,
     /// Claims that were decided, each with its verdict and after how many blocks.
     decided: Vec<(String, &'static str, u32)>,
-    /// Those that more blocks may decide: about how many, and what they take; None: nobody knows.
+    /// Claims that more blocks may decide: about how many more, and their time; None if unknown.
     open: Vec<(String, Option<(usize, f64)>)>,
-    /// Those that no more blocks decide, and why.
+    /// Claims that no more blocks decide, and why.
     hopeless: Vec<(String, &'static str)>,
 }
 
@@ -65,7 +65,7 @@ impl Growth {
             match (&one.open, one.decided_after) {
                 (_, Some(blocks)) => growth.decided.push((id, one.verdict_words(), blocks)),
                 (Some(Open::Noise { enough, blocks, .. }), _) => {
-                    // It may have fewer blocks than there are: those where a trial did not count.
+                    // The claim lacks the blocks in which a trial did not count.
                     let more = enough.map(|enough| {
                         let more = enough.saturating_sub((*blocks).min(last)).max(1);
                         (more, crate::stats::count(more) * block_s(&run.experiment))
@@ -173,7 +173,7 @@ mod tests {
     use Verdict::{CannotTell, Fails, Holds};
     use std::collections::BTreeMap;
 
-    /// Looks at so many blocks, each with what share of the chance it has.
+    /// Looks at `first` to `most` blocks, each with its number of chances.
     fn looks(first: u32, most: u32) -> Vec<(usize, usize)> {
         let mut manifest = synthetic(TEXT, &|_| BTreeMap::new()).manifest;
         let all = std::iter::successors(Some(first), |blocks| Some(next_look(*blocks)));
@@ -184,8 +184,8 @@ mod tests {
         each.collect()
     }
 
-    /// How many of `runs` that grow say of a ratio that it is above or below 1, and the blocks that
-    /// they have then, on average.
+    /// Number of `runs` growing runs that find a ratio above or below 1, and their mean number of
+    /// blocks.
     fn decided(ratio: f64, looks: &[(usize, usize)], runs: u32) -> (u32, f64) {
         let mut random = Random::new(23);
         let (most, _) = *looks.last().unwrap();
@@ -210,16 +210,16 @@ mod tests {
         const RUNS: u32 = 400;
         let (wrong, _) = decided(1.0, &all, RUNS);
         assert!(wrong <= RUNS / 20, "{wrong} of {RUNS}");
-        // Someone who looks as often without paying for it.
+        // Looks as often, without paying for it.
         let plain: Vec<(usize, usize)> = all.iter().map(|(blocks, _)| (*blocks, 1)).collect();
         let (misled, _) = decided(1.0, &plain, RUNS);
         assert!(misled > RUNS / 8, "{misled} of {RUNS}");
-        // Someone who pays for all looks but the first, and grows what it left open.
+        // Pays for all looks but the first, and grows the claims that it left open.
         let mut late = all.clone();
         late[0].1 = 1;
         let (wrong, _) = decided(1.0, &late, RUNS);
         assert!(wrong <= RUNS * 3 / 40, "{wrong} of {RUNS}");
-        // What is there is found, and sooner than by a look after every block.
+        // The effect is found, and sooner than by a look after every block.
         let (found, blocks) = decided(1.1, &all, 200);
         let each: Vec<(usize, usize)> =
             (6..=100).map(|blocks| (blocks, (blocks - 5) * (blocks - 4))).collect();

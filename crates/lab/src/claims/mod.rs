@@ -1,8 +1,8 @@
-//! The papers' claims as predicates over a run: holds, fails, or cannot be told here.
+//! The papers' claims as predicates over a run: a claim holds, is refuted here, or is undecided.
 //!
-//! systems.md §9 is the index. A predicate looks for its arms by their options. It compares them
-//! over the rates that they have in common, and holds or fails only where the interval over blocks
-//! says so: a difference that was not found is none of either.
+//! systems.md §9 is the index. A predicate finds its arms by their options. It compares them over
+//! the rates that they share, and decides only if the interval over blocks does: a difference that
+//! was not found decides nothing.
 
 mod by_row;
 mod curves;
@@ -33,7 +33,7 @@ use evidence::Evidence;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 
-/// So many lines that break a paper's rules are named.
+/// Most lines named that break a paper's rules.
 const LINES_MAX: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,9 +52,9 @@ pub enum Open {
         whether: String,
         /// Blocks that it is from; 0 where that is not one number.
         blocks: usize,
-        /// Blocks that would tell; None: nobody knows, or a thousand would not.
+        /// Blocks that would decide; None if unknown, or if a thousand would not.
         enough: Option<usize>,
-        /// How long those that are missing take, seconds.
+        /// Time of the missing blocks, seconds.
         seconds: Option<f64>,
     },
     Machine {
@@ -75,13 +75,13 @@ pub enum Open {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
-    /// Its name, such as `H-1`.
+    /// Name, such as `H-1`.
     pub id: String,
     pub gist: String,
     pub paper: String,
     pub ours: String,
     pub verdict: Verdict,
-    /// Why: the mechanism's counters where it fails, what is missing where it cannot be told.
+    /// Reason: the mechanism's counters if it is refuted, what is missing if it is undecided.
     pub why: String,
     #[serde(default)]
     pub open: Option<Open>,
@@ -98,7 +98,7 @@ impl Judged {
     }
 }
 
-/// What a predicate found: ours, the verdict, why, and what it waits for if it is open.
+/// Finding of a predicate: our value, the verdict, the reason, and the cause if it is open.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finding {
     pub(crate) ours: String,
@@ -137,7 +137,7 @@ impl Finding {
         }
     }
 
-    /// The same, but open where it fails and others were not tried, of which one would do.
+    /// Leaves a refuted claim open if alternatives were not tried, and any of them would suffice.
     pub(crate) fn untried(self, others: Option<impl Display>) -> Self {
         match (others, self.verdict) {
             (Some(others), Verdict::Fails) => {
@@ -147,7 +147,7 @@ impl Finding {
         }
     }
 
-    /// With numbers whose intervals are too wide, nobody knows by how much.
+    /// Undecided: the intervals of its numbers are too wide, by an unknown factor.
     pub(crate) fn hidden(ours: String, why: impl Into<String>) -> Self {
         let why = why.into();
         let whether = why.clone();
@@ -179,7 +179,7 @@ fn judge_some(run: &Run, claims: &[String]) -> Vec<Judged> {
         .iter()
         .map(|id| {
             let mut judged = judge_one(run, &evidence, id);
-            // Where nothing was seen, nothing is to be taken with care.
+            // Without observations there is nothing to caution about.
             if !judged.ours.is_empty() {
                 judged.why += &unpublished(id, &breaking);
             }
@@ -188,8 +188,8 @@ fn judge_some(run: &Run, claims: &[String]) -> Vec<Judged> {
         .collect()
 }
 
-/// Which of a run's lines the claim's paper would not have published, by its own rules; of a claim
-/// that is no paper's, each paper that has such rules. Empty: it would have published all.
+/// Lines of a run that the claim's paper would not have published, by its own rules. For a claim of
+/// no paper, the lines of each paper that has such rules. Empty: all would be published.
 fn unpublished(id: &str, breaking: &[(&str, Vec<String>)]) -> String {
     let (own, _) = id.split_once('-').unwrap_or((id, ""));
     let concerned = |mark: &str| match own {
@@ -258,13 +258,13 @@ fn is_partial(run: &Run) -> bool {
     let is_probed = |cell: &Cell| run.records.iter().any(|one| one.cell == *cell);
     match run.experiment.measure.mode {
         Mode::Trials => run.records.len() < order(&run.experiment).len(),
-        // How many probes a search takes is known at its end.
+        // The probes of a search are known at its end.
         Mode::Knee => !cells(&run.experiment).iter().all(is_probed),
     }
 }
 
-/// What an open claim waits for, with what only the run knows: whether its machine is too small,
-/// and how long so many blocks take.
+/// Cause of an open claim, with what only the run knows: whether its machine is too small, and the
+/// time of the missing blocks.
 fn waits_for(open: Open, evidence: &Evidence<'_>, claim: &Claim) -> Open {
     let small = evidence.processors(claim.processors).err().filter(|_| claim.processors > 0);
     if let Some(needs) = small {
@@ -280,7 +280,7 @@ fn waits_for(open: Open, evidence: &Evidence<'_>, claim: &Claim) -> Open {
     }
 }
 
-/// What a claim needs of an environment, or of the processor, that this machine does not allow.
+/// Finding of a claim that needs an environment, or processor counters, that this machine lacks.
 fn lacking(run: &Run, claim: &Claim) -> Option<Finding> {
     let needed = |part: &str| match part {
         "disk" => claim.takes(Resource::Disk),

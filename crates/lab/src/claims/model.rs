@@ -1,7 +1,7 @@
-//! What systems.md §3.9 predicts of a run before it is made: page cache, disk, caps (P-1).
+//! Predictions of systems.md §3.9 for a run before it is made: page cache, disk, caps (P-1).
 //!
-//! The formulas are those of `regatta workload inspect`; here they are asked in the words of an
-//! experiment and of a trial's metrics.
+//! The formulas are those of `regatta workload inspect`, applied to the terms of an experiment and
+//! of a trial's metrics.
 
 use crate::experiment::Workload;
 use regatta_load::workload::manifest::popularity;
@@ -64,8 +64,8 @@ pub fn characteristic_requests(items: &[Item], page_cache_mib: f64) -> Option<f6
     Some(cache.horizon).filter(|requests| requests.is_finite() && *requests > 0.0)
 }
 
-/// The most requests a second of so many processes that block on a disk, with the processor and the
-/// disk seconds of a request.
+/// Highest rate of `processes` processes that block on a disk, requests per second, with the
+/// processor and the disk seconds of a request.
 pub fn rate(processes: u32, cpu_s: f64, disk_s: f64) -> f64 {
     formula::processes(processes, cpu_s, disk_s).requests_per_s
 }

@@ -10,8 +10,8 @@ use crate::record::Cell;
 use Verdict::{CannotTell as Cannot, Fails, Holds};
 use std::sync::LazyLock;
 
-/// What two queues with 160 us of processor and 80 us of disk do; what is measured of one process,
-/// and of what is under a limit, is that many times as much.
+/// Numbers of two queues with 160 us of processor and 80 us of disk. The rate of one process is
+/// measured at `alone` times as much, and a rate under a limit at `capped` times.
 fn of_the_model(cell: &Cell, rate: f64, alone: f64, capped: f64) -> Numbers {
     /// By the model: what each reply takes from the disk, and the time between requests.
     static OF_FIG4: LazyLock<(f64, f64)> = LazyLock::new(|| {
@@ -39,7 +39,7 @@ fn of_the_model(cell: &Cell, rate: f64, alone: f64, capped: f64) -> Numbers {
     let most = model::rate(4, cpu_s, disk_s);
     let capped = if limit < 3_755.0 { capped } else { 1.0 };
     let peak = model::rate(processes, cpu_s, disk_s) * if is_one { alone } else { 1.0 };
-    // As much as the limit's 11,250 connections need goes with the real load's rate.
+    // The real load's rate gives the fraction of the limit's 11,250 connections that is needed.
     let good = (most * rate).min(peak).min(capped * limit / (off_s + 0.002));
     vec![
         ("good_per_s", good),
@@ -47,7 +47,7 @@ fn of_the_model(cell: &Cell, rate: f64, alone: f64, capped: f64) -> Numbers {
         ("mean_ms", 300.0),
         ("service_p50_ms", 2.0),
         ("disk_wait_s", good * disk_s),
-        // Half as much again is read ahead, and nobody waits for it.
+        // Half as much again is read ahead, without anything waiting for it.
         ("disk_busy_share", good * disk_s * 1.5),
         ("disk_mbyte_per_s", good * for_each_reply),
     ]
@@ -155,11 +155,11 @@ fn names_of_arms_do_not_matter() {
     }
 }
 
-/// Where nothing differs but by chance, a verdict against what is so is rare.
+/// Verdicts against the truth are rare if only chance makes a difference.
 #[test]
 fn noise_rarely_makes_a_verdict() {
     const SEEDS: u64 = 20;
-    // P-1 and S-8b solve a model for each trial: too slow for so many, and judged by the same rule.
+    // P-1 and S-8b solve a model for each trial: too slow for 20 runs, and judged by the same rule.
     let slow = |id: &str| ["P-1", "S-8b"].contains(&id);
     for (experiment, world) in [
         ("hpl01", nothing as World),
@@ -211,8 +211,8 @@ fn noise_rarely_makes_a_verdict() {
                 Fails => (holds, 0),
                 Cannot => (holds, fails),
             };
-            // Of these 20 half a one is expected, or one where two things are asked. Five are once
-            // in 6,000, or in 400.
+            // Half a verdict is expected of these 20, or one if two things are asked. Five occur
+            // once in 6,000, or in 400.
             assert!(holds <= 4 && fails <= 4, "{experiment}: {holds} hold, {fails} fail: {so:?}");
         }
     }
@@ -230,7 +230,7 @@ fn of_other_shapes(arm: &str, rate: f64, _: &Cell) -> Numbers {
     vec![("good_per_s", 1_000.0 * good), ("disk_wait_s", 0.1)]
 }
 
-/// What a curve does past its peak is not taken for a higher peak, however noisy the machine.
+/// Shapes of curves beyond the peak are not taken for a higher peak, however noisy the machine.
 #[test]
 fn shapes_of_curves_make_few_wrong_verdicts() {
     const SEEDS: u64 = 12;

@@ -22,7 +22,7 @@ const ROUNDED: f64 = 0.05;
 /// Requests of [S]'s logs, all together: the row of memory is of the files that these ask for.
 const REQUESTS: f64 = 3.1e6;
 
-/// What became of a claim that needs no run; None: it needs one.
+/// Finding of a claim that needs no run; None if it needs one.
 pub(crate) fn on_paper(id: &str) -> Option<Finding> {
     match id {
         "S-T1" => Some(s_t1(&preset_items("systor12")?)),
@@ -30,7 +30,7 @@ pub(crate) fn on_paper(id: &str) -> Option<Finding> {
     }
 }
 
-/// Which sizes answer which share of the requests, and the memory that they take.
+/// Compares with table 1 the sizes that cover each share of the requests, and their memory.
 fn s_t1(items: &[Item]) -> Finding {
     let range = range("S-T1", 0);
     let rows = reaches(items, &REACHES, REQUESTS);

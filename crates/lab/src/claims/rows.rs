@@ -12,10 +12,10 @@ use std::sync::LazyLock;
 /// Numbers of a cell; of two that are called alike the second counts.
 pub(super) type Numbers = Vec<(&'static str, f64)>;
 
-/// What of a world differs from the plain one: the arm, its rate, all its levels.
+/// Numbers of a world that differ from the plain one, by arm, rate and levels.
 pub(super) type World = fn(&str, f64, &Cell) -> Numbers;
 
-/// What a world has, and what it has otherwise.
+/// Replaces numbers of a world by others.
 pub(super) fn but(mut world: Numbers, other: &[(&'static str, f64)]) -> Numbers {
     world.extend(other);
     world
@@ -86,7 +86,7 @@ fn numbers(cell: &Cell, world: World) -> BTreeMap<String, f64> {
     for (name, value) in plain(rate).into_iter().chain(world(&cell.target, rate, cell)) {
         all.insert(name.to_owned(), value);
     }
-    // What is no number was not measured.
+    // Values that are no number were not measured.
     all.retain(|_, value| !value.is_nan());
     all
 }
@@ -154,7 +154,7 @@ pub(super) fn check(experiment: &str, rows: &[(&str, Verdict, World)]) {
     for (claim, wanted, world) in &decided {
         let mut run = quiet(found(experiment), *world);
         run.experiment.claims = vec![(*claim).to_owned()];
-        // As noisy as a guest of two processors.
+        // Noise of a guest with two processors.
         for seed in 1..=NOISY_SEEDS {
             let told = judge(&with_noise(&run, seed, 0.1, |_| true)).remove(0).verdict;
             against += u64::from(told != *wanted && told != Cannot);
@@ -164,7 +164,7 @@ pub(super) fn check(experiment: &str, rows: &[(&str, Verdict, World)]) {
     assert!(10 * against <= all.max(20), "{experiment}: {against} of {all} against what is so");
 }
 
-/// So many times each world is seen through noise.
+/// Times that each world is seen through noise.
 const NOISY_SEEDS: u64 = 4;
 
 use Verdict::{CannotTell as Cannot, Fails, Holds};
@@ -203,8 +203,8 @@ pub(super) fn nothing(_: &str, _: f64, _: &Cell) -> Numbers {
     Vec::new()
 }
 
-/// Blocking is as good with 40 processes, and with fewer it is not; so many suffer under the small
-/// limit at the highest rate.
+/// World in which blocking is as good with 40 processes, and worse with fewer. Those 40 suffer
+/// under the small limit at the highest rate.
 pub(super) fn blocking(arm: &str, rate: f64, _: &Cell) -> Numbers {
     let peak = match arm {
         "b-8" => 0.6,
@@ -243,7 +243,7 @@ fn blocking_and_not() {
                 all
             }),
             ("E-9", Cannot, nothing),
-            // Nobody is saturated, and one is twice as fast.
+            // No arm is saturated, and one is twice as fast.
             ("E-12", Cannot, |arm, rate, _| {
                 peak(rate * if arm == "nb-4" { 1.0 } else { 0.5 }, f64::INFINITY)
             }),
@@ -257,7 +257,7 @@ fn blocking_and_not() {
     let row = rows.split("[[claim]]").find(|row| row.contains("\"E-12\"")).unwrap();
     let closed = format!("{closed}[[claim]]{row}");
     check_text(&closed, &[("E-12", Cannot, disk_without_effect)]);
-    // What is quick has twice the rate of saturation, too.
+    // A quick arm also has twice the rate of saturation.
     for name in ["eurosys07-fig5", "eurosys07-fig7"] {
         let mut run = quiet_at(Scale::Quick, found(name), disk_without_effect);
         run.experiment.claims = vec!["E-12".to_owned()];
@@ -266,7 +266,7 @@ fn blocking_and_not() {
     }
 }
 
-/// What a reply takes from the disk by the model.
+/// Disk work of a reply by the model.
 static FOR_EACH_REPLY: LazyLock<f64> = LazyLock::new(|| {
     let text = library::find("systor12-fig4").unwrap();
     let experiment = crate::experiment::parse("x", text, Scale::Replica).unwrap();
@@ -284,7 +284,7 @@ fn better(arm: &str, rate: f64, _: &Cell) -> Numbers {
     let predicted = good * *FOR_EACH_REPLY;
     vec![
         ("good_per_s", good),
-        // Nobody can say how long several wait. They have a quarter of a processor.
+        // The kernel cannot say how long several wait. They have a quarter of a processor.
         ("disk_wait_s", f64::NAN),
         ("server_cpu", if blocks { 0.24 } else { 0.2 }),
         ("disk_busy_share", 0.5),

@@ -133,7 +133,7 @@ fn here(run: &Evidence<'_>, number: ScaleNumber) -> Option<f64> {
         }
         ScaleNumber::BlockedOverProcesses => threads_held(run),
         ScaleNumber::SwitchOverCpu => select_over_cpu(run, baseline),
-        // It takes a profile.
+        // This number takes a profile.
         ScaleNumber::PollOverCpu => None,
     }
 }
@@ -204,7 +204,7 @@ mod tests {
             (ScaleNumber::DiskWait, 0.33, Some(0.6), true),
             (ScaleNumber::DiskWait, 0.33, Some(0.2), true),
             (ScaleNumber::DiskWait, 0.33, None, false),
-            // So few are alike.
+            // Numbers this small are alike.
             (ScaleNumber::OpensPerReply, 0.002, Some(0.015), false),
             (ScaleNumber::OpensPerReply, 0.002, Some(0.2), true),
             // Three times are as good as any more.

@@ -1,5 +1,5 @@
-//! What blocks show of a quantity, and whether it is what a claim asks for: surely, surely not, or
-//! open.
+//! A quantity that blocks show, and its verdict: it surely meets a claim, surely does not, or
+//! leaves it open.
 
 use super::{Finding, Open, Verdict};
 use crate::experiment::claim_row::Range;
@@ -11,19 +11,19 @@ pub(super) const RATIO_MAX: f64 = 1e3;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shown {
     best: Best,
-    /// It is a ratio, located by its logarithm.
+    /// Whether it is a ratio, located by its logarithm.
     is_ratio: bool,
-    /// Among so many looks at the same experiment it has to be sure.
+    /// Looks at the same experiment among which it has to be sure.
     looks: usize,
 }
 
 impl Shown {
-    /// Of one value from each block; None below four.
+    /// Quantity from one value of each block; None below four.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         Some(Self::from(Located::of(values)?.into(), false))
     }
 
-    /// Of a share of so many samples, as the samples alone tell it.
+    /// Share of `samples` samples, located by the samples alone.
     pub(crate) fn sampled(share: f64, samples: u64) -> Option<Self> {
         Some(Self::from(Located::sampled(share, samples)?.into(), false))
     }
@@ -33,7 +33,7 @@ impl Shown {
         Some(Self::from(located_ratio(pairs)?.into(), true))
     }
 
-    /// Of the best of some over the best of others, by their logarithms.
+    /// Ratio of the best of some to the best of others, by their logarithms.
     pub(crate) fn best(best: Best) -> Self {
         Self::from(best, true)
     }
@@ -42,7 +42,7 @@ impl Shown {
         Self { best, is_ratio, looks: 1 }
     }
 
-    /// The same, as one of so many looks at a run that grows.
+    /// Makes it one of `looks` looks at a run that grows.
     pub(crate) fn among(self, looks: usize) -> Self {
         Self { looks, ..self }
     }
@@ -51,7 +51,7 @@ impl Shown {
         self.outward(self.best.middle())
     }
 
-    /// Its interval, so wide that of `looks` such all hold the truth 19 times in 20.
+    /// Interval, wide enough that `looks` such intervals all contain the truth 19 times in 20.
     pub(crate) fn interval(&self, looks: usize) -> Interval {
         self.best.interval(shared(LEVEL, looks * self.looks)).map(|end| self.outward(end))
     }
@@ -119,7 +119,7 @@ pub(crate) struct Asked {
     shown: Shown,
     low: f64,
     high: f64,
-    /// It is to lie between the limits, else outside.
+    /// Whether the value must lie between the limits, else outside.
     inside: bool,
 }
 
@@ -148,7 +148,7 @@ impl Asked {
         [self.low, self.high].into_iter().filter(|limit| limit.is_finite())
     }
 
-    /// What is asked of it.
+    /// Range that is asked for.
     fn range(&self) -> String {
         let (low, high) = (short(self.low), short(self.high));
         match (self.low.is_finite(), self.high.is_finite()) {
@@ -166,7 +166,7 @@ impl Asked {
         each?.into_iter().max()
     }
 
-    /// What is against it, or what would tell, where chance has `looks` occasions.
+    /// Objection, or what would decide, if chance has `looks` occasions.
     fn told(&self, verdict: Verdict, looks: usize) -> String {
         let Self { what, shown, .. } = self;
         let range = self.range();
@@ -207,7 +207,8 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Of one thing, that holds where it does so for `yes` looks, and fails where it does for `no`.
+    /// Part from one quantity, which holds if it does for `yes` looks, and fails if it does for
+    /// `no`.
     fn of(asked: &Asked, (yes, no): (usize, usize)) -> Self {
         let verdict = match (asked.verdict(yes), asked.verdict(no)) {
             (Verdict::Holds, _) => Verdict::Holds,
@@ -223,7 +224,7 @@ impl Part {
         Self { verdict, told, needs, blocks: asked.shown.best.values() }
     }
 
-    /// All of these are asked for: what is against it is told, else all that is open.
+    /// Requires all parts. Reports the objections, else everything that is open.
     fn every(parts: Vec<Self>) -> Self {
         let verdict = of_parts(&parts, Verdict::Fails, Verdict::Holds);
         let blocks = parts.iter().map(|part| part.blocks).min().unwrap_or_default();
@@ -233,8 +234,8 @@ impl Part {
         Self { verdict, told, needs, blocks }
     }
 
-    /// One of these is asked for: of what is open, or against it, one thing is told: what would
-    /// soonest tell otherwise.
+    /// Requires one of the parts. Of those that are open or refuted, reports the one that the
+    /// fewest blocks would decide otherwise.
     pub(crate) fn some(parts: Vec<Self>) -> Self {
         let verdict = of_parts(&parts, Verdict::Holds, Verdict::Fails);
         let blocks = parts.iter().map(|part| part.blocks).min().unwrap_or_default();
@@ -261,13 +262,12 @@ pub(crate) fn all(asked: &[Asked]) -> Part {
     all_among(asked, 1)
 }
 
-/// The same of something that is looked at as one of `others`, of which one would do.
+/// Requires all of `asked`, as one of `others` alternatives. A single alternative suffices.
 pub(crate) fn all_among(asked: &[Asked], others: usize) -> Part {
     Part::every(asked.iter().map(|one| Part::of(one, (others, asked.len()))).collect())
 }
 
-/// One of it is asked for: it holds where one thing surely is so, and fails where each surely is
-/// not.
+/// Requires one of `asked`: it holds if one surely does, and fails if each surely does.
 pub(crate) fn any(asked: &[Asked]) -> Part {
     Part::some(asked.iter().map(|one| Part::of(one, (asked.len(), 1))).collect())
 }
@@ -357,7 +357,7 @@ mod tests {
         assert!(on_it.ends_with("a thousand blocks would not tell"), "{on_it}");
         let not = all(&[shown(0.7, 0.01).above(0.75, "x"), shown(0.7, 0.1).above(0.75, "y")]);
         assert_eq!((not.verdict, not.told), (Fails, vec!["x is not above 0.75".to_owned()]));
-        // Of several that would do, the one that would soonest tell.
+        // Alternatives report the one that the fewest blocks would decide.
         let near = any(&[shown(1.0, 0.1).above(1.05, "x"), shown(1.0, 0.1).above(1.1, "y")]);
         let told = near.told.join("; ");
         assert!(told.contains("whether y") && told.ends_with("; 1 more like that"), "{told}");
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(Shown::ratio(&none[2..]), None, "nor do pairs that are none");
     }
 
-    /// Where nothing differs, a verdict that something does is as rare as is promised.
+    /// Verdicts without a real difference are as rare as promised.
     #[test]
     fn chance_rarely_decides() {
         let mut random = Random::new(11);
@@ -406,7 +406,7 @@ mod tests {
                 let many: Vec<Asked> = (0..6).map(|_| ratio()).collect();
                 six += u32::from(any(&many).verdict == Holds);
             }
-            // Five each are expected, of which chance makes 16 once in 10,000.
+            // Five of each are expected; chance makes 16 once in 10,000.
             assert!(holds < 16 && fails < 16, "{blocks} blocks: {holds} hold, {fails} fail");
             assert!(six < 16, "{blocks} blocks: {six} hold of those with six looks");
         }

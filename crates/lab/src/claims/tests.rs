@@ -81,8 +81,8 @@ fn claims_hold_where_the_world_is_as_they_say_and_fail_where_it_is_not() {
     for id in ["H-1", "H-3", "H-4", "H-8"] {
         assert_eq!((right[id], wrong[id]), (Verdict::Holds, Verdict::Fails), "{id}");
     }
-    // Where nothing differs, what asks for the sign of a difference is open.
-    // And of H-7 one limit was tried, of which others may be better.
+    // Questions for the sign of a difference are open if nothing differs. For H-7 one limit was
+    // tried, and others may be better.
     for id in ["H-6", "H-7", "H-9"] {
         assert_eq!((right[id], wrong[id]), (Verdict::Holds, Verdict::CannotTell), "{id}");
     }
@@ -178,10 +178,10 @@ fn h1(run: &Run) -> Judged {
     judge(run).into_iter().find(|one| one.id == "H-1").unwrap()
 }
 
-/// What is left of an arm whose highest rate was lost is not compared with another arm's.
+/// The rest of an arm that lost its highest rate is not compared with another arm's.
 #[test]
 fn arms_are_compared_over_the_rates_that_both_have() {
-    // Everybody answers all that is offered, so that each rate more is more.
+    // Every arm answers all that is offered, so that each rate more is more.
     let rising = |cell: &Cell| {
         let mut all = world(cell, true);
         let rate: f64 = cell.levels["workload.rate"].trim_end_matches('x').parse().unwrap();
@@ -191,7 +191,7 @@ fn arms_are_compared_over_the_rates_that_both_have() {
     for (rate, lost, blocks) in [
         ("1.67x", 0, 6), // nothing is lost
         ("1.67x", 1, 5), // the block has no pair at the rate where both peak
-        ("1.67x", 4, 6), // nobody is looked at there
+        ("1.67x", 4, 6), // no arm has a trial there
         ("0.95x", 4, 6), // it says nothing about peaks
     ] {
         let mut run = synthetic(&TEXT, &rising);

@@ -23,7 +23,7 @@ fn as_measured(arm: &str, rate: f64, _: &Cell) -> Numbers {
     peak(rate, most)
 }
 
-/// What the threads' share of each arm's profile is decides, by as many samples as it has.
+/// The threads' share of each arm's profile decides, by the number of its samples.
 #[test]
 fn what_user_threads_cost() {
     let judged = |share: f64, samples: u64, world: World| {
@@ -54,9 +54,9 @@ fn what_user_threads_cost() {
     assert_eq!(told(0.085, 4_000, as_measured), Holds);
     assert_eq!(told(0.14, 4_000, as_measured), Fails);
     assert_eq!(told(0.01, 4_000, as_measured), Fails);
-    // So few samples tell nothing of two per cent.
+    // A sample this small does not decide two per cent.
     assert_eq!(told(0.085, 150, as_measured), Cannot);
-    // They cost as much, and events are no better.
+    // Threads cost as much, and events are no better.
     assert_eq!(told(0.085, 4_000, |_, rate, _| peak(rate, 1.0)), Fails);
     assert_eq!(verdict("E-19", "eurosys07-table1", as_measured).verdict, Cannot);
 }

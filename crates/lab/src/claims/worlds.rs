@@ -435,7 +435,7 @@ fn cases<'a>(experiment: &'a Experiment, row: &ClaimRow) -> Vec<Case<'a>> {
                 let not = |all: &Vec<Comparison>| Wanted::not(&all[place.min(all.len() - 1)], far);
                 facts.iter().cloned().chain(candidates.iter().map(not)).collect()
             };
-            // What else is asked for may depend on it, and candidates on each other.
+            // Other numbers may depend on it, and candidates on each other.
             let tried = [FAR, FACT].into_iter().flat_map(|far| {
                 let against = against(far);
                 [[against.clone(), so(Some(at))].concat(), against]

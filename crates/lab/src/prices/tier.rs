@@ -45,8 +45,8 @@ impl PricedClaim {
 
 /// Judges a claim by counts of a run and the prices of its paper.
 ///
-/// `None` if the row compares other things than peaks and processor time, the paper has no prices
-/// of what differs between the arms, or the claim is about processors or caps.
+/// `None` in three cases: the row compares other things than peaks and processor time; the paper
+/// has no prices of what differs between the arms; or the claim is about processors or caps.
 pub fn priced(run: &Run, id: &str) -> Option<PricedClaim> {
     let (paper, _) = id.split_once('-')?;
     let list = PAPERS.iter().find(|list| list.mark.trim_matches(['[', ']']) == paper)?;

@@ -38,11 +38,11 @@ struct Claimed {
     verdict_words: &'static str,
     /// The claim, what was seen, what settles it.
     sentences: [String; 3],
-    /// Where the numbers come from; None: nobody looked.
+    /// Source of the numbers; None: not measured.
     tier: Option<&'static str>,
     /// The runs that tell, as numbers of the list of runs, from 1; their blocks are pooled.
     runs: Vec<usize>,
-    /// When the latest of them began, their commits, and the command that makes them again.
+    /// Start of the latest of them, their commits, and the command that repeats them.
     date: String,
     commits: Vec<String>,
     command: String,
@@ -90,7 +90,7 @@ impl Source {
 }
 
 impl Verdicts {
-    /// Of these runs; `unread` are those that could not be read.
+    /// Verdicts of these runs; `unread` are those that could not be read.
     pub fn of(runs: Vec<Run>, unread: Vec<String>) -> Self {
         let sources: Vec<Source> =
             runs.iter().enumerate().map(|(at, run)| Source::of(at + 1, run)).collect();
@@ -202,7 +202,7 @@ fn claimed(claim: &Claim, pools: &[Pool], sources: &[Source]) -> Claimed {
     }
 }
 
-/// Of the runs that tell most, one for each workload, puts first one that refutes the claim. An
+/// Puts first a run that refutes the claim, among those that decide most, one for each workload. An
 /// experiment is a workload.
 fn refuting_first(told: &mut [(&Pool, &Judged)]) {
     let mut seen = BTreeSet::new();
@@ -221,7 +221,7 @@ fn is_measured(judged: &Judged) -> bool {
     !judged.open.as_ref().is_some_and(is_lacking)
 }
 
-/// A claim of which no run tells: which one would, or what is not built.
+/// Finding of a claim that no run decides: the run that would, or what is not built.
 fn unmeasured(claim: &Claim) -> Finding {
     let open = match asking(&claim.id) {
         _ if claim.not_built => Open::NotBuilt { needs: claim.needs.clone() },
@@ -242,7 +242,7 @@ fn unmeasured(claim: &Claim) -> Finding {
 
 /// The experiment that asks for a claim in the least time, and how long it takes.
 fn asking(id: &str) -> Option<(&'static str, f64)> {
-    /// Of each experiment the name, the claims and how long it takes: they are parsed once.
+    /// Name, claims and time of each experiment, parsed once.
     static ASKED: LazyLock<Vec<(&str, Vec<String>, f64)>> = LazyLock::new(|| {
         let all = library::EXPERIMENTS.iter().filter_map(|(name, text)| {
             let experiment = parse(name, text, Scale::Replica).ok()?;
@@ -308,7 +308,7 @@ fn alike(run: &Run, at: usize) -> Vec<String> {
         all.remove(own);
     }
     if run.manifest.seek.is_some() {
-        // As slow as it has to be, for the share of the time that is asked for.
+        // The seek takes as long as the share of the time requires.
         all.remove("environment.disk.seek_ms");
     }
     let machine = &run.manifest.machine;
@@ -325,7 +325,7 @@ fn alike(run: &Run, at: usize) -> Vec<String> {
 /// The later of two runs with the blocks of both.
 fn with_blocks_of(earlier: Run, later: Run) -> Run {
     let blocks = earlier.blocks_begun();
-    // What is seen of both was chosen by the looks at each.
+    // The looks at both runs chose what is pooled, so their chances multiply.
     let chances_added = earlier.manifest.chances() * later.manifest.chances();
     let manifest = Manifest { looks: Vec::new(), chances_added, ..later.manifest };
     let trials = earlier.records.iter().map(|record| record.trial + 1).max().unwrap_or_default();
@@ -340,7 +340,7 @@ fn with_blocks_of(earlier: Run, later: Run) -> Run {
     Run { records, experiment, manifest, directory: later.directory }
 }
 
-/// Leaves a claim open of which one of the runs alone surely says yes and another no.
+/// Leaves a claim open if one run alone surely confirms it and another surely refutes it.
 fn contradicted(judged: &mut Judged, alone: &[Vec<Judged>]) {
     let says =
         |verdict| alone.iter().flatten().any(|one| one.id == judged.id && one.verdict == verdict);
