@@ -24,12 +24,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// What `regatta lab best` was told.
+/// Options of `regatta lab best`.
 #[derive(Args, Clone, Debug)]
 pub struct BestOptions {
     /// The directory whose files are to be served.
     pub site: PathBuf,
-    /// How long it may take, without trials that have to be made again.
+    /// Time limit, not counting trials that are repeated.
     #[arg(long = "budget", value_name = "TIME", default_value = "20m", value_parser = seconds)]
     pub budget_s: f64,
     /// The service level: the setting that keeps it up to the highest rate is looked for.
@@ -72,7 +72,7 @@ pub struct BestOptions {
     /// The server's program and the lab's.
     #[arg(skip)]
     pub programs: OwnPrograms,
-    /// How the advice is printed.
+    /// Format of the advice.
     #[arg(skip = Form::Text)]
     pub form: Form,
 }
@@ -89,9 +89,9 @@ impl BestOptions {
 }
 
 impl Settled {
-    /// What `options` leave open, for the site at `root` on a machine that has `all`: half of the
-    /// processors for each side. Where that is one, server and load share it if that can be kept to
-    /// (docs/lab.md, Layouts).
+    /// Settings that `options` leave open, for the site at `root` on a machine that has `all`: half
+    /// of the processors for each side. If half is one processor, server and load share it where
+    /// that can be enforced (docs/lab.md, Layouts).
     pub fn new(
         options: &BestOptions,
         root: &Path,
@@ -222,7 +222,7 @@ fn open(
         let text = fs::read_to_string(directory.join(SETTLED)).unwrap_or_default();
         let known: Settled = serde_json::from_str(&text)
             .map_err(|_| failed(format!("{} has another run", directory.display())))?;
-        // What was found out, and the machine's memory to the last page, may differ.
+        // The findings, and the machine's memory to the last page, may differ.
         settled = Settled {
             left: known.left,
             capacity: known.capacity,
@@ -276,7 +276,7 @@ fn raced(
     let settled = stage.settled.clone();
     let space = Space::of(&settled.site, settled.means);
     let budget = Budget {
-        // What is made before and after it, and trials that are made again.
+        // The rest is for the work before and after it, and for trials that are repeated.
         seconds: settled.budget_s * RACING,
         trial_s: settled.around_s + settled.window_s,
         start: settled.capacity * START,

@@ -29,10 +29,10 @@ const ARMS_MAX: u32 = 256;
 /// are not.
 const SCOUTS: u32 = 3;
 const SCOUTS_BLOCK: u32 = 1_000_000;
-/// The load has to be able to offer so many times what the default answers.
+/// Factor over the default's answers that the load must be able to offer.
 const MORE: f64 = 1.2;
-/// While it is not, the server gets two fifths of what it had, and no less than so many per cent of
-/// its processors.
+/// Least share of its processors that the server keeps, per cent. While the load is too slow, the
+/// server gets two fifths of what it had.
 const LEFT_MIN: u32 = 5;
 
 pub(super) struct Stage<'a> {
@@ -105,7 +105,7 @@ impl<'a> Stage<'a> {
         self.name(&[])
     }
 
-    /// Puts everybody into the experiment who is to run.
+    /// Adds all arms that are to run to the experiment.
     fn name(&mut self, arms: &[Entry]) -> Result<(), String> {
         for Entry { candidate, .. } in arms {
             if candidate.name() != DEFAULT && !self.arms.contains(candidate) {
@@ -237,14 +237,14 @@ impl Field for Stage<'_> {
     }
 }
 
-/// As many requests as are answered, one after another on each connection.
+/// Sends requests one after another on each connection, as fast as they are answered.
 fn in_closed_loop(experiment: &mut Experiment) {
     experiment.workload.model = Loop::Closed;
     experiment.workload.slo = None;
     (experiment.guards.lag_p99_ms_max, experiment.guards.client_busy_max) = (1e6, 1.0);
 }
 
-/// What a load that compared the replies of an arm says; `reasons` are of its trial. Fails if a
+/// Result of a load that compared the replies of an arm; `reasons` are of its trial. Fails if a
 /// reply was wrong.
 fn compared(arm: &str, found: Option<&Outcome>, reasons: &[String]) -> Result<Verified, String> {
     let said = || reasons.join("; ");
@@ -268,8 +268,8 @@ fn compared(arm: &str, found: Option<&Outcome>, reasons: &[String]) -> Result<Ve
 
 const EXPERIMENT: &str = include_str!("../../assets/best.toml");
 
-/// The experiment that the trials of a race belong to, with everybody who took part so far. What
-/// an arm's queues drop costs it, and is no reason to leave it out.
+/// The experiment that the trials of a race belong to, with all arms so far. Drops by an arm's
+/// queues cost it, and are no reason to leave it out.
 pub(super) fn experiment(settled: &Settled, arms: &[Candidate]) -> Result<String, String> {
     // Until that is known any rate will do.
     let rate = (settled.capacity * START).max(1.0);

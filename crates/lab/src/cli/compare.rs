@@ -1,6 +1,5 @@
-//! Two runs beside each other, or two builds within one run. Runs were not interleaved, so the
-//! machine's drift between them is in every difference; the work that a reply takes (instructions)
-//! hardly drifts.
+//! Compares two runs, or two builds within one run. Runs were not interleaved, so the machine's
+//! drift between them is in every difference. The work of a reply (instructions) hardly drifts.
 
 use super::{CompareOptions, Making, failed, made, read};
 use crate::analysis::{Analysis, CellSummary};
@@ -30,22 +29,22 @@ const NAMED_MAX: usize = 4;
 const BESIDE: [&str; 3] =
     ["user_instructions_per_reply", "kernel_instructions_per_reply", "cpu_us_per_reply"];
 
-/// What two runs show of the cells that both have.
+/// Comparison of the cells that two runs share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Comparison {
     /// The directory of the run to compare with, or the program.
     before: String,
     /// The directory of the run that is compared, or the program.
     after: String,
-    /// Of two programs: the directory of the run in which both ran.
+    /// For two programs, the directory of the run in which both ran.
     run: Option<String>,
-    /// Where not the same was asked for: scale, workload, environment, where and how it ran.
+    /// Differences in the request: scale, workload, environment, place and manner of running.
     asked: Vec<Difference>,
-    /// What was asked for in the same way and was another all the same: machine, programs.
+    /// Differences found despite the same request: machine, programs.
     found: Vec<Difference>,
     /// Cells that only one of the two has: left out.
     unpaired: [usize; 2],
-    /// Arms of two saturation searches of which one found no knee, and what each found.
+    /// Arms with a knee in at most one of two saturation searches, and what each search found.
     kneeless: Vec<String>,
     rows: Vec<Row>,
 }
@@ -59,7 +58,7 @@ struct Difference {
     after: Option<String>,
 }
 
-/// One number of one cell in both runs.
+/// A number of a cell in both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Row {
     cell: Cell,
@@ -138,7 +137,7 @@ fn compare_builds(run: &Run, [before, after]: [String; 2]) -> Result<Comparison,
     Ok(Comparison { before, after, run, rows, ..Comparison::default() })
 }
 
-/// Why nothing can be compared, and what to do about it.
+/// Explains why nothing can be compared, and what to do about it.
 fn nothing_in_common(
     runs: [&Run; 2],
     cells: [&BTreeSet<Cell>; 2],
@@ -216,7 +215,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a row about knees is about.
+/// Metric of a row about knees.
 const KNEE: &str = "knee_per_s";
 
 /// The knees that both searches found, and what was found where one of them has none.
@@ -261,7 +260,7 @@ fn row(cell: &CellSummary, other: &Analysis, runs: [&Run; 2], metric: &str) -> O
     if least == 0 {
         return None;
     }
-    // One trial on a side has no interval.
+    // A single trial on a side has no interval.
     let alone = || Centre { mean: mean(&above) - mean(&below), ..Centre::default() };
     let apart = welch(&above, &below).unwrap_or_else(alone);
     Some(Row {

@@ -8,10 +8,10 @@ use crate::journal::Run;
 use crate::stats::BLOCKS_MIN;
 use std::time::{Duration, Instant};
 
-/// How far a run grows.
+/// Limits of a run's growth.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grow {
-    /// The blocks that the experiment asks for: before that nobody looks.
+    /// Blocks that the experiment asks for; no look precedes them.
     first: u32,
     /// No block is begun that would not be over by then.
     end: Instant,
@@ -39,7 +39,7 @@ impl Grow {
         }
         let least = u32::try_from(BLOCKS_MIN).unwrap_or(u32::MAX);
         let first = experiment.measure.blocks.max(least);
-        // One block after the other, so that the time can be over before the first look.
+        // Adds one block after the other, so that the time can be over before the first look.
         if run.manifest.looks.is_empty() {
             run.experiment.measure.blocks = run.blocks_begun().max(1);
         }
@@ -51,7 +51,7 @@ impl Grow {
         let blocks = run.experiment.measure.blocks;
         let last = run.manifest.looks.last().copied();
         let is_over = Instant::now() + Duration::from_secs_f64(block_s(&run.experiment)) > self.end;
-        // When the time is over all that there is is looked at.
+        // At the end of the time, all blocks are judged.
         let due = match last {
             Some(last) if is_over => last + 1,
             Some(last) => next_look(last),

@@ -42,7 +42,7 @@ use std::time::Duration;
 /// The most names that are suggested for one.
 const ALIKE_MAX: usize = 5;
 
-/// What `regatta lab run` was told.
+/// Options of `regatta lab run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunOptions {
     /// The name of an experiment, or the file of one (docs/lab.md).
@@ -57,7 +57,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "ssh://[USER@]HOST[:PORT]", value_parser = destination)]
     #[arg(conflicts_with = "plan")]
     pub load: Option<String>,
-    /// Go on, block by block, until every claim of the experiment is decided.
+    /// Continue, block by block, until every claim of the experiment is decided.
     #[arg(long, conflicts_with = "plan")]
     pub until_decided: bool,
     /// The most time that --until-decided may take.
@@ -79,10 +79,10 @@ pub struct RunOptions {
     /// The server's program and the lab's.
     #[arg(skip)]
     pub programs: OwnPrograms,
-    /// What it says of its options.
+    /// Rules of the server's program for its options.
     #[arg(skip)]
     pub rules: Rules,
-    /// How plan or result are printed.
+    /// Format of the plan or the result.
     #[arg(skip = Form::Text)]
     pub form: Form,
 }
@@ -93,7 +93,7 @@ struct Listed {
     question: String,
     papers: Vec<String>,
     claims: Vec<String>,
-    /// How long it takes at each scale, by its name.
+    /// Time at each scale, by its name.
     seconds: BTreeMap<&'static str, f64>,
 }
 
@@ -160,7 +160,7 @@ fn did_you_mean(name: &str) -> String {
     }
 }
 
-/// Runs an experiment, or goes on with it.
+/// Runs an experiment, or continues it.
 pub fn run(options: &RunOptions, stop: &AtomicBool) -> u8 {
     code(try_run(options, stop))
 }
@@ -168,7 +168,7 @@ pub fn run(options: &RunOptions, stop: &AtomicBool) -> u8 {
 fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {
     let (text, experiment) = experiment(&options.which, options.scale, options.rules)?;
     let connect = |other: &str| {
-        // It takes a while.
+        // Connecting takes a while.
         let _working = Working::on("connecting to the other machine");
         Far::connect(other, &options.programs, stop)
     };
@@ -193,7 +193,7 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     let making = Making { scale: *scale, out, programs, refused, far: far.as_ref(), budget };
     let (run, cut) = made(&text, &experiment, making, stop)?;
     if let Some(why) = cut {
-        // What there is can be read already.
+        // The report so far can be read already.
         publish(&run, options.form).map_err(failed)?;
         return Err(cut_short(&run, &why));
     }
@@ -207,12 +207,12 @@ fn failed(why: String) -> (u8, String) {
     (FAILED, why)
 }
 
-/// How a run is made; its fields are those of [`RunOptions`].
+/// Settings of a run; its fields are those of [`RunOptions`].
 struct Making<'a> {
     scale: Scale,
     out: &'a Option<PathBuf>,
     programs: &'a OwnPrograms,
-    /// What the program refuses of the experiment: it stands in the manifest.
+    /// Objections of the program to the experiment, for the manifest.
     refused: Vec<String>,
     far: Option<&'a Far>,
     budget: Option<Duration>,
@@ -295,7 +295,7 @@ fn plan(experiment: &Experiment) -> String {
     for cell in &cells {
         let _ = writeln!(out, "  {} {}", cell.arm, levels(cell));
     }
-    // Those that only the processors tell apart are one place to be told.
+    // Places that differ only in processors are reported as one.
     let mut places: Vec<String> = Vec::new();
     for spec in experiment.specs() {
         let parts = spec.words().into_iter().map(|(part, what)| format!("{part} {what}"));
@@ -308,7 +308,7 @@ fn plan(experiment: &Experiment) -> String {
     out
 }
 
-/// What a search makes of each cell.
+/// Describes the search in each cell.
 fn search_words(knee: &KneeSearch) -> String {
     let probes = format!(
         "each searched by up to {} probes until its knee is known within {} %",
@@ -385,24 +385,23 @@ pub fn verdicts(directories: &[PathBuf], keep: Option<&Path>, form: Form) -> u8 
     code(text.map(|text| print_as(form, &verdicts, || text)).map_err(|why| (FAILED, why)))
 }
 
-/// What `regatta lab compare` was told.
+/// Options of `regatta lab compare`.
 #[derive(Args, Clone, Debug)]
 pub struct CompareOptions {
-    /// What to compare with: a run's directory, a file of `lab run --save-baseline`, or a
-    /// program.
+    /// First to compare: a run's directory, a file of `lab run --save-baseline`, or a program.
     pub before: PathBuf,
-    /// What to compare with the first: a run, or a program if the first is one.
+    /// Second to compare: a run, or a program if the first is one.
     pub after: PathBuf,
-    /// Of two programs: the run's directory. If it has their run already, that is continued.
+    /// Directory of the run that compares two programs. A run that is there is continued.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// The server's program and the lab's, which makes the load.
     #[arg(skip)]
     pub programs: OwnPrograms,
-    /// What it says of its options.
+    /// Rules of the server's program for its options.
     #[arg(skip)]
     pub rules: Rules,
-    /// How the result is printed.
+    /// Format of the result.
     #[arg(skip = Form::Text)]
     pub form: Form,
 }
@@ -446,7 +445,7 @@ pub fn flame(directory: &Path, arms: &[String], form: Form) -> u8 {
 fn flames(directory: &Path, arms: &[String]) -> Result<(Value, String), (u8, String)> {
     let profiles = Profile::all(directory);
     let find = |arm: &String| {
-        // Of several the last, as in the report.
+        // The last of several counts, as in the report.
         let found = profiles.iter().rfind(|profile| profile.cell.arm == *arm);
         let names: Vec<&str> = profiles.iter().map(|one| one.cell.arm.as_str()).collect();
         let why = || format!("no profile of {arm}; there are: {}", names.join(", "));

@@ -1,4 +1,4 @@
-//! What a race ends with: how each finalist stands, and which of them is the advice.
+//! Result of a race: the state of each finalist, and the advice.
 
 use super::RUNS_MIN;
 use super::space::Candidate;
@@ -6,24 +6,24 @@ use crate::knee::Found;
 use crate::stats::{BLOCKS_MIN, Interval, Verdict};
 use serde::{Deserialize, Serialize};
 
-/// Who keeps the level up to a rate within so much of the best's is as good: what changes least of
-/// those is the advice.
+/// Share of the best's rate within which an arm that keeps the level is as good. The advice is the
+/// one of these that changes least.
 const AS_GOOD: f64 = 0.02;
 /// Whether others keep the level, too, is asked at a rate that is higher than the advice's by this.
 const HIGHER: f64 = 0.05;
-/// A duel is won by who met the level in each of its runs while the other broke it so often. Of
-/// two who break it equally often that is seen in less than one of forty duels, whatever that
-/// share p and the number n of runs: P(0 of n) P(4 or more of n) is at most 2.0 %.
+/// Runs in which an arm must break the level for the other, which met it in each, to win a duel. If
+/// both break it equally often, that is seen in less than one of forty duels. For every share p of
+/// broken runs and every number n of runs, P(0 of n) P(4 or more of n) is at most 2.0 %.
 const BROKEN_MIN: u32 = 4;
 
 /// A finalist, or the default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finalist {
     pub candidate: Candidate,
-    /// What its saturation search in the final found.
+    /// Result of its saturation search in the final.
     pub found: Found,
-    /// Its knee over the default's, and the interval: all finalists' together hold the truth 19
-    /// times in 20. None of the default itself.
+    /// Ratio of its knee to the default's, and the interval. The intervals of all finalists
+    /// together contain the truth 19 times in 20. None for the default itself.
     pub beside: Option<(f64, Interval)>,
     /// The rate that it is said to keep, requests per second; 0: none.
     pub rate: f64,
@@ -46,7 +46,7 @@ impl Finalist {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Duel {
     pub rate: f64,
-    /// Who challenged, and who was the advice so far.
+    /// The challenger, and the advice so far.
     pub arms: [Candidate; 2],
     /// Runs of each in which it broke the level.
     pub broke: [u32; 2],
@@ -69,16 +69,16 @@ impl Duel {
 pub struct Decision {
     /// The advice; None: keep the default.
     pub advice: Option<Candidate>,
-    /// The default and the finalists: who keeps the level up to the highest rate first.
+    /// The default and the finalists: the one that keeps the level up to the highest rate first.
     pub finalists: Vec<Finalist>,
-    /// How far two searches of the default in the final were apart, as a share.
+    /// Distance of two searches of the default in the final, as a share.
     pub floor: f64,
     pub blocks: usize,
-    /// Who was then asked for another's rate; races of earlier versions had none.
+    /// Duels at another arm's rate; races of earlier versions had none.
     #[serde(default)]
     pub duels: Vec<Duel>,
-    /// What the advice (or the default) answered, compared byte by byte in a run of its own; None:
-    /// that was not tried yet.
+    /// Answers of the advice (or the default), compared byte by byte in a run of its own; None: not
+    /// tried yet.
     pub verified: Option<Verified>,
 }
 
@@ -91,9 +91,9 @@ impl Decision {
         decision
     }
 
-    /// Who surely has a higher knee than the default, or won a duel, keeps the level in every fresh
-    /// run, and does so up to a higher rate than the default is the advice: whose rate is the
-    /// highest, or as good with fewer options.
+    /// Decides on the advice. A candidate for it has a knee surely higher than the default's, or
+    /// won a duel. It keeps the level in every fresh run, up to a higher rate than the default. The
+    /// advice is the candidate with the highest rate, or an equally good one with fewer options.
     fn decide(&mut self) {
         let by_rate = |a: &Finalist, b: &Finalist| b.rate.total_cmp(&a.rate);
         self.finalists.sort_by(|a, b| b.keeps().cmp(&a.keeps()).then(by_rate(a, b)));
@@ -113,9 +113,10 @@ impl Decision {
         self.advice = advice.map(|one| one.candidate.clone());
     }
 
-    /// Who may keep a rate that the advice was not seen to keep, the rate, and the advice. An arm
-    /// is asked for the rate that it keeps already, and for one that is [`HIGHER`] than the
-    /// advice's and than that at which the two met, until it breaks the level.
+    /// Challenger that may keep a rate that the advice was not seen to keep: the rate, and both
+    /// arms. The rate is the one that the arm keeps already, but at least [`HIGHER`] above the
+    /// advice's and above those of their duels. An arm that broke the level at no higher rate does
+    /// not challenge.
     pub(crate) fn challenge(&self) -> Option<(f64, [Candidate; 2])> {
         let advice = self.chosen()?;
         let kept = if advice.keeps() { advice.rate } else { 0.0 };
@@ -152,7 +153,7 @@ impl Decision {
         self.decide();
     }
 
-    /// What may be said of a finalist's knee beside the default's.
+    /// Verdict on a finalist's knee compared with the default's.
     pub(crate) fn verdict(&self, one: &Finalist) -> Verdict {
         match one.beside {
             Some((ratio, interval)) if self.blocks >= BLOCKS_MIN => {
@@ -167,20 +168,20 @@ impl Decision {
         }
     }
 
-    /// Whom the configuration is of.
+    /// Finalist whose configuration is the advice.
     pub(crate) fn chosen(&self) -> Option<&Finalist> {
         let wanted = self.advice.clone().unwrap_or_default();
         self.finalists.iter().find(|one| one.candidate == wanted)
     }
 }
 
-/// What a comparison of replies with the files found. One wrong reply ends a race with an error.
+/// Comparison of replies with the files. A single wrong reply ends a race with an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
     pub arm: String,
     pub answers: u64,
     pub compared: u64,
-    /// Why not all were, where something prevented it.
+    /// Reason for which not all were compared, if there is one.
     pub why: Option<String>,
 }
 

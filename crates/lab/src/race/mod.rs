@@ -1,10 +1,10 @@
-//! The race: saturation searches of every arm that is still in it beside the default's, probe by
-//! probe in shared blocks; those that are surely behind leave. What is left, and the default, is
-//! searched again in fresh blocks, and then has to keep the level in fresh runs at the rate that
-//! it is believed to keep. Whoever may keep a higher rate than the advice is then run beside it.
+//! The race: saturation searches of every remaining arm and the default, probe by probe in shared
+//! blocks. Arms that are surely behind leave. The rest and the default are searched again in fresh
+//! blocks. Each must then keep the level in fresh runs at the rate that it is believed to keep. An
+//! arm that may keep a higher rate than the advice then runs alongside it.
 //!
-//! It knows nothing of servers: a [`Field`] runs the blocks. What happens next follows from what
-//! the probes showed and the seed alone, so an interrupted race goes on where it was.
+//! The race knows nothing of servers: a [`Field`] runs the blocks. Its next step follows from the
+//! probes and the seed alone, so an interrupted race resumes where it stopped.
 
 mod decision;
 pub mod space;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use space::{Candidate, DEFAULT, Space};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a race takes place.
+/// Place of a race.
 pub trait Field {
     /// Runs one block: each arm once, in this order, each at its rate.
     fn block(&mut self, turn: &Turn<'_>) -> Result<Vec<Tried>, String>;
@@ -43,7 +43,7 @@ pub struct Turn<'a> {
 pub struct Entry {
     pub arm: String,
     pub candidate: Candidate,
-    /// What it is offered, requests per second.
+    /// Offered rate, requests per second.
     pub rate: f64,
 }
 
@@ -51,46 +51,46 @@ named! {
     pub enum Phase {
         /// Architectures, each with what usually suits it.
         Opening = "opening",
-        /// One option at a time around the leader.
+        /// Tries one option at a time around the leader.
         Refining = "refining",
         /// The best three, the default twice, on fresh blocks.
         Final = "final",
         /// Each finalist and the default at the rate that it is believed to keep.
         Confirming = "confirming",
-        /// The advice beside who may keep a higher rate, at that rate.
+        /// Runs the advice alongside an arm that may keep a higher rate, at that rate.
         Duel = "duel",
     }
 }
 
-/// How an arm stands after a rung.
+/// State of an arm after a rung.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
     pub arm: String,
     pub candidate: Candidate,
-    /// Its knee over the default's.
+    /// Ratio of its knee to the default's.
     pub ratio: f64,
     /// The 95 % interval of that.
     pub interval: Interval,
-    /// Its probes of this part of the race: rate and outcome.
+    /// Probes of this part of the race: rate and outcome.
     pub tried: Vec<(f64, Tried)>,
 }
 
-/// One rung: so many blocks, and who left after them. A line of `race.jsonl`.
+/// A rung: its blocks, and the arms that left after them. A line of `race.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rung {
     pub phase: Phase,
-    /// Its first block, and the first after it.
+    /// First block, and the first after the rung.
     pub blocks: (u32, u32),
-    /// Everybody, the best first.
+    /// All arms, the best first.
     pub arms: Vec<Standing>,
     pub out: Vec<(String, String)>,
 }
 
-/// What may be spent, and where to begin.
+/// Time that may be spent, and the first rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     pub seconds: f64,
-    /// What a trial costs, seconds.
+    /// Time of a trial, seconds.
     pub trial_s: f64,
     /// The rate of the first probes, per second.
     pub start: f64,
@@ -101,10 +101,10 @@ const OPENING: f64 = 0.28;
 const REFINING: f64 = 0.14;
 const PASSES: usize = 2;
 const CONFIRMING: f64 = 0.15;
-/// What is kept for duels: so many of them, but at most this share.
+/// Budget kept for duels: this many of them, but at most this share.
 const DUELS: f64 = 2.0;
 const DUELS_MAX: f64 = 0.15;
-/// How many go on from each phase.
+/// Arms that continue after each phase.
 const KEPT: usize = 3;
 /// An arm leaves when at this level it is behind the leader.
 const OUT_LEVEL: f64 = 0.98;
@@ -116,7 +116,7 @@ const RUNGS: [usize; 2] = [2, 1];
 const PROBES_MIN: f64 = 6.0;
 /// A search begins at this share of the knee that is expected.
 const BEGIN: f64 = 0.9;
-/// Its steps are so long then.
+/// Growth of its steps then.
 const GROWTH: f64 = 1.25;
 /// Probes over which a machine drifts as much as is believed possible.
 pub(crate) const DRIFT_PROBES: u32 = 60;
@@ -124,11 +124,10 @@ pub(crate) const DRIFT_PROBES: u32 = 60;
 const LIKELY: f64 = 0.8;
 /// The level is to be met with this probability at the rate that an arm is said to keep.
 const KEEPS: f64 = 0.97;
-/// Fresh runs at that rate, in each of which it has to be met: at least, and at most, as the budget
-/// allows.
+/// Fewest and most fresh runs at that rate, as the budget allows. The level must be met in each.
 pub(crate) const RUNS_MIN: u32 = 8;
 const RUNS_MAX: u32 = 16;
-/// How often an arm may try, each time at the rate that is then believed.
+/// Most attempts of an arm, each at the rate that is then believed.
 const ATTEMPTS: usize = 3;
 /// Runs that may tell nothing.
 const LOST_MAX: u32 = 4;
@@ -157,7 +156,7 @@ pub fn race(
         let mut arms = kept.clone();
         arms.extend(Space::combined(&leader, &promising));
         let near = space.neighbours(&leader);
-        // Those that were seen already would tell nothing new.
+        // Arms seen before would add nothing.
         let new = near.iter().filter(|one| !race.knees.contains_key(&one.name()));
         let mut new: Vec<Candidate> = new.cloned().collect();
         race.random.shuffle(&mut new);
@@ -185,13 +184,13 @@ struct Race<'a> {
     /// The knees that were believed last.
     knees: BTreeMap<String, f64>,
     block: u32,
-    /// Of the budget, seconds.
+    /// Time spent of the budget, seconds.
     spent_s: f64,
 }
 
 impl Race<'_> {
-    /// Begins the searches of a part of the race, of so many probes: each where the arm's knee is
-    /// expected, or else the default's.
+    /// Begins the searches of a part of the race, of `probes` probes. Each starts where the arm's
+    /// knee is expected, or else the default's.
     fn begin(&mut self, arms: &[(String, Candidate)], probes: u32) {
         self.probes = probes;
         let usual = self.knees.get(DEFAULT).map(|knee| knee * BEGIN);
@@ -206,7 +205,8 @@ impl Race<'_> {
         }
     }
 
-    /// Rungs of ever fewer arms on a part of the budget: those that go on, the best first.
+    /// Runs rungs of ever fewer arms on a part of the budget. Returns the arms that continue, the
+    /// best first.
     fn phase(
         &mut self,
         phase: Phase,
@@ -235,7 +235,7 @@ impl Race<'_> {
         Ok(arms)
     }
 
-    /// So many blocks, and who goes on after them, the best first.
+    /// Runs `blocks` blocks. Returns the arms that continue after them, the best first.
     fn rung(
         &mut self,
         phase: Phase,
@@ -269,7 +269,7 @@ impl Race<'_> {
         Ok(on)
     }
 
-    /// How arms stand beside the default: who is likely to keep the highest rate first.
+    /// Compares arms with the default. The first is likely to keep the highest rate.
     fn standings(&mut self, arms: &[Candidate]) -> Vec<Standing> {
         for (name, course) in &self.courses {
             let knee = course.belief().map(knee::Belief::now).or(course.met());
@@ -299,7 +299,7 @@ impl Race<'_> {
         knee::ratio([tried(one)?, tried(other)?], self.probes, level)
     }
 
-    /// One block: the next probe of everybody who still searches.
+    /// Runs a block: the next probe of each arm that still searches.
     fn probe(&mut self, phase: Phase, arms: &[(String, Candidate)]) -> Result<(), String> {
         let next = |(name, _): &(String, Candidate)| match self.courses[name].step() {
             Step::Probe(rate) => Some(rate),
@@ -314,7 +314,7 @@ impl Race<'_> {
         Ok(())
     }
 
-    /// One block of those who have a rate, in random order.
+    /// Runs a block of the arms that have a rate, in random order.
     fn run(
         &mut self,
         phase: Phase,
@@ -332,7 +332,7 @@ impl Race<'_> {
         Ok(entries.into_iter().zip(shown).collect())
     }
 
-    /// The final: what was measured before decided who is in it, and nothing else.
+    /// The final: only the measurements before it decide on its arms.
     fn finish(&mut self, mut finalists: Vec<Candidate>) -> Result<Decision, String> {
         let from = self.block;
         let confirming = self.budget.seconds * CONFIRMING;
@@ -394,8 +394,8 @@ impl Race<'_> {
         fewest.min(DUELS_MAX * self.budget.seconds)
     }
 
-    /// Two beside each other at one rate, until the challenger breaks the level or so many blocks
-    /// showed something of both.
+    /// Runs two arms alongside each other at one rate, until the challenger breaks the level or
+    /// `runs` blocks showed something of both.
     fn duel(&mut self, rate: f64, arms: [Candidate; 2], runs: u32) -> Result<Duel, String> {
         let named = arms.clone().map(|arm| (arm.name(), arm));
         let mut duel = Duel { rate, arms, broke: [0; 2], runs: 0 };
@@ -415,8 +415,8 @@ impl Race<'_> {
         Ok(duel)
     }
 
-    /// Runs everybody at the rate that it is believed to keep, who was not seen to keep one yet.
-    /// Who breaks the level leaves at once.
+    /// Runs each arm without a kept rate at the rate that it is believed to keep. An arm that
+    /// breaks the level leaves at once.
     fn confirm(&mut self, finalists: &mut [Finalist], runs: u32) -> Result<(), String> {
         let open: Vec<usize> = (0..finalists.len()).filter(|at| !finalists[*at].keeps()).collect();
         if self.left() - self.duels() < self.budget.trial_s * f64::from(runs) * count(open.len()) {

@@ -31,7 +31,7 @@ impl Candidate {
         Self { config: options.iter().map(pair).collect() }
     }
 
-    /// Its name: the architecture and what else it sets.
+    /// Name: the architecture and the other options that are set.
     pub fn name(&self) -> String {
         let mut words: Vec<String> = self.config.get(ARCHITECTURE).cloned().into_iter().collect();
         let others = self.config.iter().filter(|(key, _)| *key != ARCHITECTURE);
@@ -71,7 +71,7 @@ impl Candidate {
 #[derive(Clone, Debug, PartialEq)]
 struct Knob {
     key: &'static str,
-    /// Its values, None as the architecture has it.
+    /// Values; None leaves the architecture's own.
     levels: Vec<Option<String>>,
     /// Architectures that have it; empty: all.
     only: &'static [&'static str],
@@ -80,7 +80,7 @@ struct Knob {
 /// Everything that may take part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Space {
-    /// Those that the race begins with, the most promising first.
+    /// Candidates at the start of the race, the most promising first.
     pub first: Vec<Candidate>,
     knobs: Vec<Knob>,
 }
@@ -94,7 +94,7 @@ pub struct Means {
 }
 
 impl Space {
-    /// What content and machine suggest.
+    /// Space that content and machine suggest.
     pub fn of(site: &Site, means: Means) -> Self {
         Self { first: first(means.cpus), knobs: knobs(site, means) }
     }
@@ -127,7 +127,7 @@ impl Space {
 }
 
 const SEVERAL: &[&str] = &["symped", "shared-symped"];
-/// Those whose connections wait in event loops, and never in threads of their own.
+/// Architectures whose connections wait in event loops, and never in threads of their own.
 const LOOPS: &[&str] = &["symped", "shared-symped", "sped", "amped", "laio", "n-copy"];
 
 fn first(cpus: usize) -> Vec<Candidate> {
@@ -136,7 +136,7 @@ fn first(cpus: usize) -> Vec<Candidate> {
     counts.retain(|count| *count > 1 && seen.insert(*count));
     let mut all = Vec::new();
     let plain = |name: &str| Candidate::of(&[(ARCHITECTURE, name)]);
-    // As many as processors is what there is without a number, on any machine.
+    // A number equal to that of processors is the default, on any machine.
     let several = |name: &str, count: usize| {
         let count = (count != cpus).then(|| count.to_string());
         plain(name).with(PROCESSES, count.as_deref())
@@ -178,7 +178,7 @@ fn knobs(site: &Site, means: Means) -> Vec<Knob> {
     let mut bodies: Vec<u64> = vec![0, 4 << 10, 16 << 10, 256 << 10, 1 << 20, 8 << 20];
     bodies.retain(|bytes| *bytes < BODY_BYTES_MAX || site.largest > BODY_BYTES_MAX);
     bodies.retain(|bytes| *bytes < site.largest.max(1).saturating_mul(4));
-    // More of the site in memory, where it fits beside the page cache, or less.
+    // More of the site in memory, if it fits together with the page cache, or less.
     let room = means.memory / 2;
     let whole = site.bytes + site.bytes / 4;
     let mut sizes: Vec<u64> = vec![8 << 20, 64 << 20];

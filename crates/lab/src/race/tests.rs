@@ -3,14 +3,14 @@
 use super::space::Means;
 use super::*;
 
-/// What a setting is in truth.
+/// True behaviour of a setting.
 #[derive(Clone, Copy)]
 struct Truth {
     /// The rate at which the level is met every other time on a machine of the usual speed.
     knee: f64,
-    /// How often a trial breaks the level at any rate.
+    /// Share of trials that break the level at any rate.
     breaks: f64,
-    /// How much it strays from trial to trial, beside the machine.
+    /// Spread from trial to trial, without the machine's.
     strays: f64,
 }
 
@@ -20,18 +20,18 @@ impl Truth {
     }
 }
 
-/// How a machine's speed varies.
+/// Variation of a machine's speed.
 #[derive(Clone, Copy)]
 struct Noise {
     /// From trial to trial.
     trial: f64,
-    /// Of the drift, by trial.
+    /// Spread of the drift, by trial.
     drift: f64,
-    /// How often a trial loses a third.
+    /// Share of trials that lose a third.
     bursts: f64,
 }
 
-/// Of layouts: server and load on one processor, and on one each.
+/// Noise of layouts: server and load on one processor, and on one each.
 const TOGETHER: Noise = Noise { trial: 0.02, drift: 0.003, bursts: 0.0 };
 const APART: Noise = Noise { trial: 0.05, drift: 0.006, bursts: 0.01 };
 
@@ -140,7 +140,7 @@ fn unsteady(arm: &Candidate) -> Truth {
     Truth { strays: if steady { 0.02 } else { 0.25 }, ..Truth::at(1_000.0) }
 }
 
-/// How likely an arm meets the level in eight runs at a rate.
+/// Probability that an arm meets the level in eight runs at a rate.
 fn keeps(truth: Truth, noise: Noise, rate: f64) -> f64 {
     let mut random = Random::new(7);
     let mut run = || {
@@ -151,15 +151,15 @@ fn keeps(truth: Truth, noise: Noise, rate: f64) -> f64 {
     (count((0..2_000).filter(|_| run()).count()) / 2_000.0).powi(8)
 }
 
-/// How so many races ended.
+/// Results of several races.
 #[derive(Debug, Default)]
 struct Ended {
-    /// What was advised, how often.
+    /// Number of races with each advice.
     advised: BTreeMap<String, u32>,
-    /// How often that was as good as the best, or within 2 %.
+    /// Races whose advice was the best, or within 2 % of it.
     best: u32,
-    /// How often it, or the default, was seen to keep its rate; how often of so many it then would
-    /// in eight runs more; how often a setting that was raced would at a rate 5 % higher, and how
+    /// Races in which the advice, or the default, was seen to keep its rate. Then three shares: it
+    /// keeps the rate in eight further runs; a raced setting does at a rate 5 % higher; and by how
     /// much more often than the advice.
     confirmed: u32,
     keeps: f64,
@@ -194,7 +194,7 @@ fn races(runs: u32, noise: Noise, truth: fn(&Candidate) -> Truth, best: f64) -> 
     ended
 }
 
-/// What docs/lab.md states, of more races than a test has time for.
+/// Prints the errors that docs/lab.md states, of more races than a test has time for.
 #[test]
 #[ignore = "takes minutes"]
 fn errors_of_many_races() {

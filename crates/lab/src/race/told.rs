@@ -15,10 +15,10 @@ pub(crate) const RUNGS_FILE: &str = "race.jsonl";
 pub(crate) const DECISION: &str = "decision.json";
 pub(crate) const CONFIGURATION: &str = "best.toml";
 
-/// A load that reaches so many times what the default keeps was not what limited it.
+/// Factor over the rate that the default keeps beyond which the load was not the limit.
 const NEAR: f64 = 1.5;
 
-/// What is settled before the race: `best.json` in the run's directory.
+/// Settings fixed before the race: `best.json` in the run's directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settled {
     pub root: String,
@@ -32,13 +32,13 @@ pub struct Settled {
     pub realtime: bool,
     /// Whether server and load share a processor.
     pub together: bool,
-    /// What of its processors the server has, per cent.
+    /// Share of its processors that the server has, per cent.
     pub left: u32,
-    /// What the default answers in a closed loop, requests per second; 0: not known yet.
+    /// Answers of the default in a closed loop, requests per second; 0: not known yet.
     pub capacity: f64,
     pub warm_s: f64,
     pub window_s: f64,
-    /// What a trial costs besides its window, seconds.
+    /// Time of a trial outside its window, seconds.
     pub around_s: f64,
     pub environment: Option<String>,
     pub slo: String,
@@ -75,7 +75,7 @@ pub fn told(run: &Run) -> Option<Told> {
 }
 
 impl Told {
-    /// What its comparison of replies with the files found.
+    /// Comparison of its replies with the files.
     pub fn verified(&self) -> Option<&Verified> {
         self.decision.as_ref()?.verified.as_ref()
     }
@@ -92,7 +92,7 @@ impl Told {
     }
 }
 
-/// What the race says, each line on its own.
+/// Report on the race, each line a text of its own.
 pub(crate) fn sentences(settled: &Settled, decision: &Decision) -> Vec<String> {
     let mut lines = vec![format!("The site: {}.", settled.site.words())];
     let cpus = settled.means.cpus;
@@ -138,7 +138,7 @@ pub(crate) fn sentences(settled: &Settled, decision: &Decision) -> Vec<String> {
     lines
 }
 
-/// Why the default is the advice.
+/// Reason for which the default is the advice.
 fn reason(settled: &Settled, decision: &Decision) -> String {
     let of = |wanted: Verdict| {
         let is = |one: &&Finalist| decision.verdict(one) == wanted;
@@ -183,7 +183,7 @@ fn reason(settled: &Settled, decision: &Decision) -> String {
     }
 }
 
-/// Why a load was the limit, and what helps.
+/// Explains why a load was the limit, and what helps.
 fn limited(settled: &Settled, rate: f64, why: &str) -> String {
     let root = match settled.realtime {
         true => "",
@@ -211,7 +211,7 @@ fn kept(one: &Finalist, slo: &str) -> String {
     }
 }
 
-/// What two showed beside each other.
+/// Result of a duel.
 fn beside(duel: &Duel, slo: &str) -> String {
     let [one, other] = duel.arms.each_ref().map(Candidate::name);
     let [first, second] = duel.broke;
@@ -223,7 +223,7 @@ fn beside(duel: &Duel, slo: &str) -> String {
     )
 }
 
-/// What a comparison of replies with the files found, in a sentence.
+/// Result of a comparison of replies with the files, in a sentence.
 fn verified(found: &Verified) -> String {
     let Verified { arm, answers, compared, why } = found;
     if found.is_whole() {
@@ -239,7 +239,7 @@ fn verified(found: &Verified) -> String {
     )
 }
 
-/// How far a finalist's saturation point is from the default's.
+/// Distance of a finalist's saturation point from the default's.
 fn range(one: &Finalist) -> String {
     let percent = |ratio: f64| 100.0 * (ratio - 1.0);
     one.beside.map_or("not known beside".to_owned(), |(ratio, interval)| {
@@ -315,7 +315,7 @@ mod tests {
             assert_eq!(decision.advice, None);
             let (rate, arms) = decision.challenge().unwrap();
             decision.learn(Duel { rate, arms, broke, runs });
-            // Who broke it there is not asked for more.
+            // The arm that broke it there is not tried at a higher rate.
             let loser = broke.iter().rposition(|times| *times > 0);
             let again = decision.challenge().map(|(_, arms)| arms[0] == Candidate::default());
             assert!(loser != Some(1) || again != Some(true), "{decision:?}");

@@ -11,7 +11,7 @@ use crate::trial::{Attempt, Bench};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 
-/// Why one does not count that nothing was wrong with.
+/// Reason against a trial that has no fault of its own.
 const SIBLING: &str = "one that ran at the same time does not count";
 
 /// The trials of a plan that run at once, set after set: every arm of a setting.
@@ -42,7 +42,7 @@ pub(super) fn make(
         }
         let mut records = at_once(run, set, cells, bench, attempt)?;
         judge(&mut records, bench.experiment);
-        // A lab that was killed between two lines has left some of them.
+        // A lab that was killed between two lines has already written some of them.
         records.retain(|record| !run.valid().any(|one| one.trial == record.trial));
         records.into_iter().try_for_each(|record| run.add(record))?;
     }
@@ -95,15 +95,15 @@ fn at_once(
     })
 }
 
-/// What only all of them together tell: what neither they nor their loads used of the server's
-/// processor. And where one does not count, none does.
+/// Subtracts from each trial's foreign use what the others used of the server's processor. If a
+/// trial does not count, none does.
 fn judge(records: &mut [Record], experiment: &Experiment) {
     let Guards { foreign_max, .. } = experiment.guards;
     let used = |record: &Record| record.metrics.get("server_cpu").copied().unwrap_or_default();
     let all: f64 = records.iter().map(used).sum();
     for record in records.iter_mut() {
         let siblings = all - used(record);
-        // They keep each other from the processor as they should.
+        // Siblings keep each other from the processor as they should.
         record.metrics.remove("kept");
         let Some(foreign) = record.metrics.get_mut("foreign") else { continue };
         *foreign = (*foreign - siblings).max(0.0);

@@ -27,11 +27,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// Begins a run in `directory`, or goes on with the one that is there.
+/// Begins a run in `directory`, or continues the one that is there.
 ///
 /// # Errors
-/// Why it cannot: another experiment is there, the baseline's program is missing, or the machine
-/// allows no simulated disk where one is asked for.
+/// Another experiment is there, the baseline's program is missing, or the machine allows no
+/// simulated disk where one is asked for.
 pub fn open(
     directory: &Path,
     text: &str,
@@ -81,7 +81,7 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
 fn make_missing(run: &mut Run, options: &Options<'_>) -> Result<(), String> {
     // Servers have working directories of their own.
     let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
-    // Servers that become `nobody` enter it too.
+    // Servers that drop root's privileges enter it too.
     make_open(&directory.join("scratch"))?;
     if rustix::process::geteuid().is_root() {
         all_may_search(&directory)?;
@@ -126,7 +126,7 @@ fn make_missing(run: &mut Run, options: &Options<'_>) -> Result<(), String> {
     }
     let all = planned.len();
     profiles(run, &planned, &cells, &bench, &|at, what| tell(all, at, what))?;
-    // Left behind only where the run will go on.
+    // The folder is kept only if the run will continue.
     let _ = fs::remove_dir_all(&bench.scratch);
     let _ = fs::remove_dir_all(run.directory.join("workload"));
     bench.rooms.clear();
@@ -194,7 +194,7 @@ fn bench<'a>(
     Ok(Bench { unit: run.manifest.unit, ..bench })
 }
 
-/// What trials need that serve a directory, of a workload if one was made.
+/// Prepares trials that serve a directory, of a workload if one was made.
 pub(crate) fn bench_of<'a>(
     (experiment, lacking): (&'a Experiment, &'a [Lack]),
     (root, workload): (PathBuf, Option<PathBuf>),
@@ -224,7 +224,7 @@ pub(crate) fn bench_of<'a>(
 /// Finds the layout that tells two equal servers apart least, and notes it.
 fn choose_layout(run: &mut Run, bench: &Bench<'_>) -> Result<(), String> {
     let choice = bench.choose_layout(&run.directory.join("outcomes/layout.json"))?;
-    // Of trials that count nothing is noted of these.
+    // Environments of trials that count nothing are not recorded.
     drop(bench.rooms.found());
     run.experiment.machine.layout = choice.layout;
     run.manifest.layout = Some(choice);
@@ -316,8 +316,7 @@ pub(crate) fn workload(
     Ok((out.join("root"), Some(out)))
 }
 
-/// Makes a second set of logs, whole or not at all: the same sessions without think times, for
-/// those who ask for it.
+/// Makes a second set of logs, whole or not at all: the same sessions without think times.
 fn without_think(workload: &Path) -> std::io::Result<()> {
     let (logs, out) = (workload.join("logs"), workload.join(NO_THINK));
     if out.exists() || !logs.exists() {
@@ -348,7 +347,7 @@ fn thoughtless(line: &str) -> String {
     format!("{burst}{}", words.collect::<Vec<_>>().join(" "))
 }
 
-/// How many requests a session of the workload's logs has on average.
+/// Mean number of requests in a session of the workload's logs.
 fn requests_per_session(workload: Option<&Path>) -> Result<f64, String> {
     let Some(directory) = workload else { return Ok(1.0) };
     let logs = regatta_load::workload::manifest::Workload::read(directory)
@@ -430,7 +429,7 @@ mod tests {
         all_may_search(&inner).unwrap();
     }
 
-    /// What ends in the middle leaves nothing that is taken for the whole.
+    /// An interruption leaves nothing that is taken for the whole.
     #[test]
     fn logs_without_think_times_are_there_whole_or_not_at_all() {
         let place = Folder::new("lab-test");

@@ -1,5 +1,5 @@
-//! What is asked for of a directory of one's own: all its files by Zipf's law, or what an access
-//! log asked for.
+//! Requests for a directory of one's own: all its files by Zipf's law, or the requests of an access
+//! log.
 
 use crate::experiment::{Ask, Workload};
 use crate::run::Options;
@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long looking at files and logs may take.
+/// Time limit for reading files and logs.
 const MAKING_MAX: Duration = Duration::from_secs(3_600);
 /// Requests in the log, which is asked for again from its start.
 const REQUESTS: u32 = 100_000;
@@ -36,7 +36,7 @@ pub(crate) fn make(
     let requests = asked.requests.unwrap_or(REQUESTS).to_string();
     let mut words: Vec<OsString> = ["workload", "from-dir"].map(OsString::from).into();
     words.extend([root.into(), part.clone().into()]);
-    // Where bytes are compared, it is with the files themselves.
+    // Bytes are compared with the files themselves.
     let more = ["--clients", "1", "--requests", &requests, "--without-hashes"];
     words.extend(more.map(OsString::from));
     made("the workload", words, &part, &directory, options)?;

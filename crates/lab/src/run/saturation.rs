@@ -1,8 +1,8 @@
-//! The saturation search as a measurement: each arm's knee, and what it does beyond.
+//! The saturation search as a measurement: each arm's knee, and its behaviour beyond.
 //!
 //! In each round every arm that still searches makes one probe, in random order, so that the
-//! machine's drift hits all alike. What comes next follows from the probes on record alone, so an
-//! interrupted search goes on where it was.
+//! machine's drift hits all alike. The next step follows from the probes on record alone, so an
+//! interrupted search resumes where it stopped.
 
 use crate::experiment::plan::{Planned, cells, stretch_s};
 use crate::experiment::{Experiment, KneeSearch};
@@ -22,14 +22,15 @@ const KNEES: &str = "knees.jsonl";
 pub struct Row {
     pub cell: Cell,
     pub knee: Knee,
-    /// What is still served beyond it, by ascending multiple.
+    /// Goodput beyond it, by ascending multiple.
     pub overload: Vec<Beyond>,
-    /// Seconds from the end of the highest overload until goodput keeps up again; None: not within
-    /// the stretch that followed, or not asked for, or no trial of that overload counts.
+    /// Seconds from the end of the highest overload until goodput keeps up again. None if it did
+    /// not within the stretch that followed, if it was not asked for, or if no trial of that
+    /// overload counts.
     pub recovery_s: Option<f64>,
 }
 
-/// One overload.
+/// An overload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beyond {
     pub multiple: f64,
@@ -70,7 +71,7 @@ pub(crate) fn perform(
                 tell(at, &format!("{named} at {times} times its knee"));
                 bench.beyond(next, cell, &Overload { knee: rate, times, stretch_s }, &outcome)
             }
-            // It has ended already, or found no knee to go beyond.
+            // The search has ended already, or found no knee to exceed.
             _ => continue,
         };
         run.add(made.map_err(|_| INTERRUPTED)?)?;
@@ -99,7 +100,7 @@ fn tried(run: &Run, cell: &Cell) -> Vec<(f64, Tried)> {
     run.records.iter().filter_map(of).collect()
 }
 
-/// What was found of each arm that was probed, in the order of the file.
+/// Results of each arm that was probed, in the order of the file.
 pub(crate) fn rows(run: &Run) -> Vec<Row> {
     cells(&run.experiment).into_iter().filter_map(|cell| row(run, cell)).collect()
 }
@@ -150,11 +151,11 @@ fn offered(seconds: &[crate::record::Second]) -> f64 {
 pub struct Beside {
     pub cell: Cell,
     pub ratio: f64,
-    /// Its interval: all of the experiment's together hold the truth 19 times in 20.
+    /// Interval; those of the experiment together contain the truth 19 times in 20.
     pub interval: Interval,
 }
 
-/// Every arm that has a knee beside the baseline at the same setting.
+/// Compares every arm that has a knee with the baseline at the same setting.
 pub(crate) fn beside(experiment: &Experiment, rows: &[Row]) -> Vec<Beside> {
     let is_first = |one: &&Row| one.cell.arm == experiment.baseline;
     let others: Vec<&Row> = rows.iter().filter(|row| !is_first(row)).collect();
@@ -172,7 +173,7 @@ pub(crate) fn beside(experiment: &Experiment, rows: &[Row]) -> Vec<Beside> {
     others.iter().filter_map(of).collect()
 }
 
-/// An arm's knee beside the baseline's, in words.
+/// Comparison of an arm's knee with the baseline's, in words.
 pub(crate) fn words_beside(one: &Beside, baseline: &str) -> String {
     let Interval { low, high } = one.interval;
     format!("{} over {baseline}: {:.2} ({low:.2} to {high:.2})", one.cell.name(), one.ratio)

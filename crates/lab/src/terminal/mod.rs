@@ -1,4 +1,4 @@
-//! What `regatta lab` prints, and with which code it ends.
+//! Output of `regatta lab`, and its exit codes.
 
 use crate::analysis::Analysis;
 use crate::claims::Growth;
@@ -31,7 +31,7 @@ pub enum Form {
     Json,
 }
 
-/// What a terminal is told that waits for a report.
+/// Notice on a terminal that waits for a report.
 pub(crate) const REPORTING: &str = "reading the trials and drawing the report";
 
 pub(crate) fn warn(manifest: &Manifest) {
@@ -132,7 +132,7 @@ pub(crate) fn code(ended: Result<u8, (u8, String)>) -> u8 {
     })
 }
 
-/// How a command ends whose run did not come to its end.
+/// Exit code and message of a command whose run was cut short.
 pub(crate) fn cut_short(run: &Run, why: &str) -> (u8, String) {
     let (trials, out) = (run.records.len(), run.directory.display());
     (FAILED, format!("{why} after {trials} trials; the same command with --out {out} goes on"))
@@ -156,7 +156,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> u8 {
 }
 
 pub(crate) fn say(problem: &str) {
-    // Nobody may be there to read it.
+    // Standard error may be closed.
     let _ = writeln!(io::stderr(), "regatta lab: {problem}");
 }
 
@@ -195,7 +195,7 @@ impl Working {
             }
             bar.finish_and_clear();
         };
-        // Where there is no thread to be had, nothing is shown.
+        // Nothing is shown if no thread can be had.
         Self { under_way: Some(under_way), shows: Builder::new().spawn(show).ok() }
     }
 }
@@ -203,7 +203,7 @@ impl Working {
 impl Drop for Working {
     fn drop(&mut self) {
         drop(self.under_way.take());
-        // What is printed next begins on a line of its own.
+        // Output after this begins on a line of its own.
         if let Some(shows) = self.shows.take() {
             let _ = shows.join();
         }

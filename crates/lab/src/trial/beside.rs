@@ -1,10 +1,10 @@
-//! Trials that run at the same time, each in a thread of its own: servers that share a processor
-//! are served the same weather, to the half millisecond.
+//! Trials that run at the same time, each in a thread of its own. Servers that share a processor
+//! see the same disturbances, to the half millisecond.
 
 use crate::experiment::Machine;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Where trials that run at once wait for each other.
+/// Points at which trials that run at once wait for each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Point {
     /// Every server takes connections: the loads begin.
@@ -19,13 +19,13 @@ const POINTS: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Set {
     trials: u32,
-    /// Those that have come to each point, or will not.
+    /// Number of trials that have come to each point, or will not.
     come: Mutex<[u32; POINTS]>,
     changed: Condvar,
 }
 
 impl Set {
-    /// So many, each of which has one [`Beside`].
+    /// Set of `trials` trials.
     pub(crate) fn new(trials: u32) -> Self {
         Self { trials, come: Mutex::default(), changed: Condvar::new() }
     }
@@ -35,7 +35,7 @@ impl Set {
     }
 }
 
-/// One of them. Where it is dropped, nobody waits for it any longer.
+/// A trial of the set. The others do not wait for it once it is dropped.
 #[derive(Debug)]
 pub(crate) struct Beside<'s> {
     set: &'s Set,
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Nobody passes before all have come, and who fails holds nobody up.
+    /// No trial passes before all have come, and a failed one delays none.
     #[test]
     fn trials_wait_for_each_other_and_for_nobody_who_is_gone() {
         for failing in [None, Some(0), Some(1)] {

@@ -59,7 +59,7 @@ pub(crate) fn reasons(
     if wrong > 0 {
         reasons.push(format!("{wrong} replies were wrong"));
     }
-    // Where failures are measured, that every client's patience ended is a result.
+    // If failures are measured, it is a result that every client gave up.
     let gave_up = guards.errors_max >= 1.0 && outcome.fates.get(Fate::Timeout) > 0;
     if outcome.fates.get(Fate::Good) == 0 && !gave_up {
         reasons.push(SILENT.to_owned());
@@ -140,8 +140,8 @@ workload.root = "."
 machine.server_cpus = "0"
 "#;
 
-    /// What is wrong with a second of 1,000 good answers, every one compared, once `change` has
-    /// been at it, under guards as they come with `more` lines.
+    /// Faults of a second of 1,000 good answers, all compared, after `change`, under the usual
+    /// guards with `more` lines.
     fn check(more: &str, change: impl Fn(&mut Outcome, &mut Seen)) -> Vec<String> {
         let experiment = parse("x", &format!("{TEXT}{more}"), Scale::Quick).unwrap();
         let mut found = outcome();
@@ -198,9 +198,9 @@ machine.server_cpus = "0"
         let more = |_: &mut Outcome, seen: &mut Seen| seen.drops = Some(5_000);
         assert!(check("guards.errors_max = 1", more).is_empty());
         broken("guards = { errors_max = 1, syn_drops_max = 0 }", "queues dropped", drops);
-        // One of a hundred connections for a thousand requests is a thousandth of what was asked.
+        // A hundredth of the connections, of ten requests each, is a thousandth of the requests.
         assert!(check("", |_, seen| seen.drops = Some(1)).is_empty());
-        // The machine's counters are of everybody's connections.
+        // The machine's counters are of all its connections.
         assert!(check("", |found, _| found.kernel.listen_drops = 500).is_empty());
     }
 

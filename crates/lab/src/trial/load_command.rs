@@ -22,11 +22,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Beside a workload's `logs`: the same sessions without think times.
+/// Directory next to a workload's `logs`: the same sessions without think times.
 pub(crate) const NO_THINK: &str = "logs-without-think-times";
 /// Parts of the warm-up: after each, the limit on memory follows what the server takes.
 const WARM_PARTS: u32 = 8;
-/// How long requests in flight at a load's end are waited for.
+/// Time to wait for requests in flight at a load's end, seconds.
 const DRAIN_S: f64 = 0.5;
 
 /// The log of a workload that was made from an access log.
@@ -43,7 +43,7 @@ pub(crate) struct Asked {
     pub(crate) window_s: f64,
     pub(crate) seed: u64,
     pub(crate) without_think: bool,
-    /// Where one path is asked for: that.
+    /// Path, if only one is asked for.
     pub(crate) target: String,
     /// Fields of the requests of wrk or h2load.
     pub(crate) fields: RequestFields,
@@ -97,7 +97,7 @@ impl Bench<'_> {
         match (asked.model, workload.model) {
             // A session's connection lasts as long as it.
             (Loop::PartlyOpen, _) => {}
-            // So do those that calibrate for sessions: each costs its making.
+            // Calibrations for sessions do so, too: each session costs its making.
             (Loop::Closed, Loop::PartlyOpen) => {
                 let requests = format!("{:.0}", self.requests_per_session);
                 flag("--requests-per-connection", requests.into());
@@ -117,7 +117,7 @@ impl Bench<'_> {
                 flag("--requests-from", log.into());
             }
         }
-        // Of a workload, not to compare has to be said.
+        // A workload compares unless told not to.
         let how = match (workload.verify && comparable, set.and(workload.preset.as_ref())) {
             (false, _) => "off".into(),
             (true, None) => self.root.clone().into(),
@@ -144,7 +144,7 @@ pub(super) struct Wanted {
     pub(super) target: Target,
     pub(super) options: BTreeMap<String, String>,
     pub(super) needs: LoadNeeds,
-    /// Its processors. Without any of the client, how far apart they are is not measured.
+    /// Processors. Without any of the client, their distance is not measured.
     pub(super) machine: Machine,
     pub(super) counting: Counting,
     pub(super) warm_s: f64,
@@ -263,7 +263,7 @@ impl<'a> Served<'a> {
         format!("http://{}", self.host())
     }
 
-    /// What a load's command line says of its further addresses.
+    /// Arguments of a load for its further addresses.
     pub(super) fn also(&self) -> Vec<OsString> {
         let flag = |address: &SocketAddr| ["--also".into(), address.to_string().into()];
         self.server.also.iter().flat_map(flag).collect()
@@ -320,7 +320,7 @@ impl<'a> Served<'a> {
         }
         let poller = wanted.options.get("event.poller").or_else(|| config.get("event.poller"));
         seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
-        // What is the server's, and not the environment's on purpose.
+        // The environment's share, taken on purpose, is not the server's.
         seen.leave_out(room.taken());
         seen.leave_out_load(wanted.machine.held());
         if room.stand_in.is_some() {

@@ -1,4 +1,4 @@
-//! One trial: a fresh server, a load, what both say, and whether it counts.
+//! A trial: a fresh server, a load, the results of both, and whether it counts.
 
 mod another;
 pub(crate) mod beside;
@@ -37,14 +37,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How much longer than planned a load may take.
+/// Time by which a load may exceed its plan.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Which attempt at a trial it is.
+/// An attempt at a trial.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     pub(crate) number: u32,
-    /// How far apart the processors are to be: as before the block's first trial that counts.
+    /// Distance that the processors should have: as before the block's first trial that counts.
     pub(crate) like: Option<f64>,
 }
 
@@ -91,7 +91,7 @@ impl Bench<'_> {
         let asked = self.asked(cell, planned.seed);
         let guards = match self.beside {
             None => self.experiment.guards.clone(),
-            // Who else used the processor only all of them together tell.
+            // Only all trials together show foreign use of the processor.
             Some(_) => Guards { foreign_max: 1.0, ..self.experiment.guards.clone() },
         };
         let made = self.made(planned, cell, attempt, (asked, &guards), outcome);
@@ -155,7 +155,7 @@ impl Bench<'_> {
         Ok(record)
     }
 
-    /// Makes a trial of a load, and gives the load's own result beside the record if there is one.
+    /// Makes a trial of a load. Returns the record, and the load's own result if there is one.
     fn made(
         &self,
         planned: &Planned,
@@ -216,7 +216,8 @@ impl Bench<'_> {
         }
     }
 
-    /// A trial that never counts, with `recorder` beside it: what the load and the machine say.
+    /// Runs a trial that never counts, with `recorder` attached. Returns the results of the load
+    /// and the machine.
     pub(crate) fn profile(
         &self,
         cell: &Cell,
@@ -271,8 +272,8 @@ impl Bench<'_> {
         Ok(waited_s.filter(|_| seen.seconds > 0.0).map(|waited_s| waited_s / seen.seconds))
     }
 
-    /// Which layout is taken: together, unless the number that decides scatters twice as much there
-    /// over trials of the baseline, made in turns.
+    /// Chooses the layout: together, unless the number that decides scatters twice as much there
+    /// over trials of the baseline, made alternately.
     pub(crate) fn choose_layout(&self, outcome: &Path) -> Result<LayoutChoice, String> {
         let Experiment { baseline, measure, .. } = self.experiment;
         let layouts = [CpuLayout::Apart, CpuLayout::Together];
@@ -287,9 +288,9 @@ impl Bench<'_> {
             }
         }
         let [apart, together] = logs.map(|logs| crate::stats::deviation(&logs));
-        // Runs with another layout are not pooled with these, and what makes apart scatter comes
-        // and goes by the minute: only where it is clearly the better one is it worth that. Not a
-        // number where hardly a trial gave the metric.
+        // Runs with another layout are not pooled with these, and the causes of scatter with
+        // processors apart change by the minute. Only a clear advantage of apart is worth that. Not
+        // a number if hardly a trial has the metric.
         let is_better = together.is_nan() || 2.0 * apart < together;
         let layout = if is_better { CpuLayout::Apart } else { CpuLayout::Together };
         Ok(LayoutChoice { layout, apart, together })
@@ -329,7 +330,7 @@ impl Bench<'_> {
         let connections = level("workload.connections").and_then(|level| level.parse().ok());
         let rate = level("workload.rate").unwrap_or(&workload.rate);
         let (rate, multiple) = crate::experiment::rate(rate).ok_or("a rate that is none")?;
-        // What was calibrated are requests; sessions arrive as often as brings that many.
+        // Requests were calibrated; the rate of sessions is the one that makes as many.
         let per_arrival =
             if workload.model == Loop::PartlyOpen { self.requests_per_session } else { 1.0 };
         let unit = match (multiple, self.unit) {
@@ -366,7 +367,7 @@ impl Bench<'_> {
 
     fn machine(&self, cell: &Cell) -> Machine {
         let mut machine = self.experiment.machine.at(&cell.levels);
-        // At no distance from the server's, or one that nobody measures beside other trials.
+        // Another machine has no distance, and next to other trials none is measured.
         if self.far.is_some() || self.beside.is_some() {
             machine.client_cpus.clear();
         }
@@ -400,7 +401,7 @@ impl Bench<'_> {
         let client = self.experiment.workload.client;
         let by_another = client != Client::Regatta;
         if by_another && target.program == Program::Null {
-            // It sends what is asked for, whatever is asked for.
+            // Any target returns the same file.
             target.config.insert("file".to_owned(), asked.target.clone());
         }
         let comparable = target.program != Program::Null;
@@ -453,7 +454,7 @@ impl Bench<'_> {
     }
 }
 
-/// What a load that ended with `code` said of itself.
+/// Result of a load that ended with `code`.
 fn said(outcome: &Path, errors: &Path, code: Option<i32>) -> Result<Outcome, String> {
     let text = fs::read_to_string(outcome).unwrap_or_default();
     serde_json::from_str(&text).map_err(|error| {
@@ -463,7 +464,7 @@ fn said(outcome: &Path, errors: &Path, code: Option<i32>) -> Result<Outcome, Str
     })
 }
 
-/// What a probe of a saturation search says.
+/// Outcome of a probe of a saturation search.
 fn shown(record: &Record, found: Option<&Outcome>, errors_max: f64) -> Tried {
     let is_note = |why: &&String| why.starts_with("note: ");
     let why = || {
@@ -502,7 +503,7 @@ mod tests {
             ("partly-open", "\"1.5x\"", "150.000"),
             ("partly-open", "40", "40.000"),
         ] {
-            // Of sessions: they are what opens connections.
+            // Sessions open the connections.
             let few = if model == "partly-open" { "\"0.5x\"" } else { "128" };
             let text = format!(
                 "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\

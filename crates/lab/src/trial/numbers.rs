@@ -83,7 +83,7 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     all
 }
 
-/// What others did to the server, and where its processors were; NaN where nobody can tell.
+/// Interference with the server, and the distance of its processors; NaN if unknown.
 fn others(seen: &Seen) -> [(&'static str, f64); 8] {
     let [before, after] = seen.apart_ns.map(|ns| ns.unwrap_or(f64::NAN));
     [
@@ -105,7 +105,7 @@ fn unverified_share(outcome: &Outcome) -> Option<f64> {
     (answers > 0).then(|| real(answers - compared) / real(answers))
 }
 
-/// What vmstat shows, and [G]'s cycles for each instruction; only what was counted.
+/// Rates of vmstat, and [G]'s cycles for each instruction; only those that were counted.
 fn rates(seen: &Seen) -> Vec<(&'static str, f64)> {
     let of = |name: &str| seen.server.get(name).copied();
     let per_s = |name: &str, scale: f64| Some(of(name)? / scale / seen.seconds);
