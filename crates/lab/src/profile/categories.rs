@@ -27,7 +27,7 @@ named! {
         Poll = "poll",
         /// Kernel: bytes between kernel and program.
         Copying = "copying",
-        /// Kernel: who runs next.
+        /// Kernel: choice of the next task.
         Sched = "sched",
         /// Kernel: what has no other category.
         Others = "others",
@@ -138,7 +138,7 @@ fn program(symbol: &str) -> Category {
     [Category::Thread, Category::Event].into_iter().find(is_of).unwrap_or(Category::Application)
 }
 
-/// What the samples are divided among, in the order in which it is drawn. The first six are the
+/// Places among which samples are divided, in the order of the drawing. The first six are the
 /// routines of [H] figures 4, 5, 7 and 8.
 pub(crate) const PLACES: [&str; 9] =
     ["select", "accept", "read", "write", "open", "close", OTHER, KERNEL_ELSE, PROGRAM];
@@ -149,7 +149,7 @@ const KERNEL_ELSE: &str = "interrupts, entry";
 /// The server's own code and its libraries.
 const PROGRAM: &str = "program";
 
-/// What the functions begin with in which the kernel's system calls begin.
+/// Prefixes of the kernel's functions in which system calls begin.
 const CALLS: [&str; 5] = ["__x64_sys_", "__ia32_sys_", "__arm64_sys_", "__se_sys_", "__do_sys_"];
 
 /// The share of the samples in each of [`PLACES`], which add up to 1; none without samples. An
@@ -168,7 +168,7 @@ pub(crate) fn shares(folded: &Folded) -> Vec<(&'static str, f64)> {
     PLACES.into_iter().map(|name| (name, share(name))).collect()
 }
 
-/// Which of [`PLACES`] a folded stack is in.
+/// Member of [`PLACES`] that a folded stack is in.
 fn place(stack: &str) -> &'static str {
     let in_kernel = || stack.split(';').filter_map(|frame| frame.strip_suffix(KERNEL));
     let call =

@@ -96,7 +96,7 @@ pub fn flame(name: &str, folded: &Folded) -> String {
     draw((&head, &[]), &all, (&words, &label, &|frame| kind_colour(frame.name)))
 }
 
-/// How two profiles differ: the frames of the second, coloured and marked by what became of them.
+/// Difference of two profiles: the frames of the second, coloured and marked by their change.
 pub fn difference(first: (&str, &Folded), second: (&str, &Folded)) -> String {
     let mut root = Node::default();
     root.add(first.1, 0);
@@ -138,7 +138,7 @@ pub fn difference(first: (&str, &Folded), second: (&str, &Folded)) -> String {
     draw((&head, &foot), &all, (&words, &label, &colour))
 }
 
-/// What only the first profile has: such frames have no width in the second.
+/// Frames that only the first profile has, which have no width in the second.
 fn gone(root: &Node, total: f64, before: &str, after: &str) -> Vec<String> {
     fn look<'a>(node: &'a Node, total: f64, found: &mut Vec<(f64, &'a str)>) {
         for (name, called) in &node.calls {
@@ -192,7 +192,7 @@ fn difference_colour(points: f64, most: f64) -> String {
     format!("hsl({hue},80%,{light:.0}%)")
 }
 
-/// What is said of a frame: its title, its label, its colour.
+/// Title, label and colour of a frame.
 type Says<'s> = (
     &'s dyn Fn(&Drawn<'_>) -> String,
     &'s dyn Fn(&Drawn<'_>) -> String,
@@ -229,7 +229,7 @@ fn draw(
     filled("flame.svg", TEMPLATE, &values).expect("the template takes any stacks")
 }
 
-/// As much of a label as fits into `width`; None if that says nothing.
+/// Part of a label that fits into `width`; None if that says nothing.
 fn fitting(label: &str, width: f64) -> Option<String> {
     if count(label.chars().count()) * LETTER <= width {
         return Some(label.to_owned());

@@ -1,7 +1,7 @@
-//! Where the processor time goes: a trial of each arm that never counts, under `perf record`.
+//! Profiles of processor time: a trial of each arm that never counts, under `perf record`.
 //!
-//! Samples are sorted into the categories of [E] table 1 and folded for flame graphs. Where there
-//! is no perf, or no permission, the shares are those that `/proc` gives, and the source says so.
+//! Samples are sorted into the categories of [E] table 1 and folded for flame graphs. Without perf
+//! or permission the shares are those that `/proc` gives, and the source says so.
 
 pub mod categories;
 pub mod flame;
@@ -20,12 +20,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Where profiles stand in a run's directory.
+/// Place of profiles in a run's directory.
 const FOLDER: &str = "profiles";
 const INDEX: &str = "profiles/index.jsonl";
 /// With fewer samples than this, shares of a per cent mean nothing.
 const SAMPLES_MIN: u64 = 500;
-/// What a profile was made from.
+/// Source of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -204,7 +204,7 @@ pub(crate) fn difference(
     Ok(path)
 }
 
-/// Where the difference of two arms is drawn, from the run's directory.
+/// Path of the drawn difference of two arms, from the run's directory.
 pub(crate) fn difference_path(before: &str, after: &str) -> String {
     format!("{FOLDER}/diff-{}-{}.svg", file_name(before), file_name(after))
 }

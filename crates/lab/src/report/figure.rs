@@ -100,25 +100,25 @@ impl FigureRow {
     }
 }
 
-/// One figure: a chart, a table, a text to copy, or several of them under one title.
+/// A figure: a chart, a table, a text to copy, or several of them under one title.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figure {
-    /// Its name in the page, unique.
+    /// Name in the page, unique.
     pub(crate) id: String,
     pub(crate) section: Section,
     pub(crate) title: String,
     pub(crate) caption: String,
     /// Height in rem of a chart whose height depends on its rows.
     pub(crate) rows: Option<f64>,
-    /// What can be chosen, and its label.
+    /// Label of the choices, and the choices.
     pub(crate) choice: String,
     pub(crate) choices: Vec<String>,
-    /// What the page draws; None: no chart.
+    /// Data that the page draws; None: no chart.
     pub(crate) drawing: Option<Value>,
     pub(crate) table: Option<Table>,
     /// A text to copy, such as a configuration.
     pub(crate) text: Option<String>,
-    /// Files beside the page: a name, and the path from the run's directory.
+    /// Files that come with the page: a name, and the path from the run's directory.
     pub(crate) links: Vec<(String, String)>,
 }
 
@@ -190,7 +190,7 @@ impl Figure {
         self.drawn(drawing).high(high)
     }
 
-    /// A chart of which one of `choices` is shown at a time: each `label` names one.
+    /// Shows only one of `choices` of a chart at a time; `label` names them.
     pub(crate) fn chosen(mut self, label: &str, choices: Vec<String>) -> Self {
         label.clone_into(&mut self.choice);
         self.choices = choices;
@@ -208,7 +208,7 @@ pub(super) struct Line {
 /// A setting of what varies besides the rate; figures over the rate are drawn for each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Setting {
-    /// The levels of everybody's other factors.
+    /// The levels of the other factors, which all arms share.
     levels: BTreeMap<String, String>,
     /// Added to places: empty for the only one.
     suffix: String,

@@ -1,5 +1,5 @@
-//! What the loads of each cell say together: histograms added up, failures by kind, what was
-//! compared. Read from the whole results in `outcomes/`, one at a time.
+//! Combined results of the loads of each cell: histograms added up, failures by kind, comparisons.
+//! Read from the whole results in `outcomes/`, one at a time.
 
 use crate::journal::Run;
 use crate::record::{Cell, Record};
@@ -12,8 +12,7 @@ pub(crate) struct Gathered {
     pub(super) valid: Option<Valid>,
     /// All trials: a wrong byte is wrong wherever it was.
     pub(super) checked: Checked,
-    /// Of the trials that count the one in the middle by the deciding number: its number, and its
-    /// seconds.
+    /// Middle trial, by the deciding number, of those that count: its number, and its seconds.
     pub(super) middle: Option<(u32, Vec<Row>)>,
 }
 
@@ -69,7 +68,7 @@ pub(super) fn gather(run: &Run) -> BTreeMap<Cell, Gathered> {
     all
 }
 
-/// Of each cell the valid trial in the middle by the deciding number.
+/// Valid trial of each cell that is in the middle by the deciding number.
 pub(super) fn middles(run: &Run) -> BTreeMap<Cell, (u32, u32)> {
     let mut trials: BTreeMap<Cell, Vec<&Record>> = BTreeMap::new();
     run.valid().for_each(|record| trials.entry(record.cell.clone()).or_default().push(record));

@@ -1,5 +1,5 @@
-//! Figures over the load: what was asked against what was answered, the report's main figure;
-//! times; the part of the peak that is left beyond it; plain curves, and the disk's table.
+//! Figures over the load: offered against answered, the report's main figure; times; the part of
+//! the peak that is left beyond it; plain curves; and the disk's table.
 
 use super::Report;
 use super::figure::{self, Column, Figure, FigureRow, Line, Setting, is_curve};
@@ -57,7 +57,7 @@ impl Report<'_> {
         })
     }
 
-    /// Who answers most, and what is left of it at the highest load, in a sentence.
+    /// Names the arms that answer most, and what remains of it at the highest load, in a sentence.
     fn peaks(&self, lines: &[Line]) -> String {
         let mut peaks: Vec<(&str, [f64; 4], f64)> = Vec::new();
         for Line { arm, points } in lines {
@@ -81,7 +81,7 @@ impl Report<'_> {
         format!("{which}, a second: {}. ", list.join(", "))
     }
 
-    /// What the client gets from the bare loop, if that is one of the targets.
+    /// Rate of the client with the bare loop, if that is one of the targets.
     fn ceiling(&self) -> Option<f64> {
         let rates = self.analysis.cells.iter().filter(|one| self.is_null(&one.cell));
         rates.filter_map(|one| one.median("good_per_s")).max_by(f64::total_cmp)
@@ -101,7 +101,7 @@ impl Report<'_> {
         })
     }
 
-    /// Who has least and most of a metric, in a sentence.
+    /// Names the cells with least and most of a metric, in a sentence.
     pub(super) fn extremes(&self, metric: &str) -> String {
         let with = || self.analysis.cells.iter().filter_map(|one| Some((one, one.point(metric)?)));
         let least = with().min_by(|a, b| a.1[0].total_cmp(&b.1[0]));

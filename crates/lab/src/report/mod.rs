@@ -33,19 +33,19 @@ pub(crate) struct Report<'a> {
     pub(crate) analysis: Analysis,
     pub(crate) claims: Vec<Judged>,
     pub(crate) arms: Vec<Arm>,
-    /// What the whole results say, where they are still there.
+    /// Combined whole results, if they are still there.
     pub(crate) gathered: BTreeMap<Cell, gathered::Gathered>,
     /// The profiles, each arm's in their order.
     pub(crate) profiles: Vec<Profile>,
-    /// Their shares by system call, once somebody has asked: stacks are long to read.
+    /// Shares of the profiles by system call, read on first use: stacks are long.
     calls: OnceCell<Vec<profiles::Shares>>,
 }
 
-/// An arm as figures show it: with its own options, without what concerns everybody.
+/// An arm as figures show it: with its own options, without those that all arms share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Arm {
     pub(crate) name: String,
-    /// Its colour's number: the baseline's two runs share one.
+    /// Number of its colour: the baseline's two runs share one.
     pub(crate) colour: usize,
     pub(crate) again: bool,
 }

@@ -246,7 +246,7 @@ impl Report<'_> {
         lacks
     }
 
-    /// Whether every reply was compared of whom a race advises.
+    /// Whether every reply of the arm that a race advises was compared.
     fn compared_advice(&self) -> bool {
         let race = race::told(self.run);
         race.as_ref().and_then(race::Told::verified).is_some_and(|found| found.is_whole())
@@ -282,7 +282,7 @@ impl Report<'_> {
         )
     }
 
-    /// Which processors server and load had, and how that was chosen.
+    /// Processors of server and load, and how they were chosen.
     fn layout(&self) -> String {
         let cpus = |cpus: &[usize]| {
             let numbers: Vec<String> = cpus.iter().map(ToString::to_string).collect();
@@ -387,7 +387,7 @@ impl Report<'_> {
             .collect()
     }
 
-    /// What is to be known of trials, each once, and of how many.
+    /// Notes on trials, each once, with their number of trials.
     fn notes(&self) -> Vec<String> {
         let notes = self.run.records.iter().flat_map(|record| &record.reasons);
         let mut trials = BTreeMap::<&str, usize>::new();

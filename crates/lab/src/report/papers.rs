@@ -1,4 +1,4 @@
-//! The papers' numbers beside ours: points in our curves, ratios, single numbers, tables.
+//! The papers' numbers next to ours: points in our curves, ratios, single numbers, tables.
 
 use super::Report;
 use super::figure::{Figure, Section, Setting};
@@ -24,12 +24,12 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     figures
 }
 
-/// How our set-up differs from a paper's, for every caption.
+/// Difference of our set-up from a paper's, for every caption.
 const OURS: &str = "fewer connections and shorter think times (the experiment's file says which); \
                     therefore shares and multiples.";
 
 impl Report<'_> {
-    /// What is other here than in the paper.
+    /// Differences of this run from the paper.
     fn here(&self) -> String {
         let machines = match self.run.manifest.other {
             None => "one machine for server and load, loopback for the network",
@@ -158,7 +158,7 @@ impl Report<'_> {
         }
     }
 
-    /// A table of the paper with our columns beside its own.
+    /// A table of the paper, each column followed by ours.
     fn printed(&self, paper: &Paper, printed: &Printed) -> Figure {
         let mut head = vec![String::new()];
         let mut rows: Vec<Vec<String>> =
@@ -189,7 +189,7 @@ impl Report<'_> {
         Figure::new(Section::Papers, id(&title), title, caption).with_table(head, rows)
     }
 
-    /// What a row of a table is of an arm.
+    /// Number of an arm for a row of a table.
     fn number(&self, arm: &str, row: &Row) -> Option<f64> {
         if row.peak {
             let peaks = Evidence::new(self.run).peaks(arm, row.of.as_deref()?).ok()?;
@@ -364,7 +364,7 @@ mod tests {
     fn a_table_whose_rows_are_set_ups_gets_one_column() {
         let value = |cell: &Cell| {
             let mut all = metrics(cell);
-            // It answers less beyond its peak.
+            // Throughput falls beyond the peak.
             let over = cell.levels["workload.rate"] == "1.4x";
             let mbit = if cell.target == "sped" { 100.0 } else { 170.0 };
             all.insert("mbit_per_s".to_owned(), if over { mbit / 2.0 } else { mbit });

@@ -1,5 +1,5 @@
-//! One picture of a run for a page that is not the report: a bar for each arm, as SVG that needs
-//! nothing else and follows the reader's light or dark theme. The same bytes for the same run.
+//! A picture of a run for pages other than the report: a bar for each arm, as SVG that needs
+//! nothing else and follows the reader's light or dark theme. The same run gives the same bytes.
 
 use super::Report;
 use crate::analysis::{CellSummary, EffectRow, Summary};
@@ -8,11 +8,11 @@ use crate::units::{date, filled, show};
 use serde_json::{Value, json};
 
 const TEMPLATE: &str = include_str!("../../assets/picture.svg");
-/// How long the longest interval may reach.
+/// Farthest end of an interval, in units of the picture.
 const LONGEST: f64 = 440.0;
 
-/// The picture; None where arms have several settings, of which bars could show only one, or no
-/// trial counts.
+/// The picture; None if no trial counts, or if arms have several settings: bars could show only
+/// one.
 pub(crate) fn picture(report: &Report<'_>) -> Result<Option<String>, String> {
     let analysis = &report.analysis;
     let metric = &analysis.metric;
@@ -66,7 +66,7 @@ fn bar(report: &Report<'_>, (one, summary): &(&CellSummary, &Summary), scale: f6
         "high": high, "label": format!("{}{ratio}", show(summary.median)) })
 }
 
-/// How far the baseline is from itself: what the picture cannot tell apart.
+/// Distance of the baseline from itself, within which the picture shows no difference.
 fn same_twice(report: &Report<'_>) -> String {
     let again = |row: &&EffectRow| report.arms[report.arm(&row.cell)].again;
     report

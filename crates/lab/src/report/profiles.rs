@@ -29,7 +29,7 @@ const COLUMNS_MAX: usize = 24;
 pub(super) type Shares = Vec<(&'static str, f64)>;
 
 impl Report<'_> {
-    /// What the trials that count say of a profiled cell.
+    /// Median over the trials of a profiled cell that count.
     fn median(&self, profile: &Profile, metric: &str) -> Option<f64> {
         self.analysis.cells.iter().find(|one| one.cell == profile.cell)?.median(metric)
     }
@@ -57,7 +57,7 @@ impl Report<'_> {
                 part(category.title(), &share)
             })
             .collect();
-        // Where there was no perf.
+        // These sources have no perf.
         for (name, title) in [("user", "user (no perf)"), ("kernel", "kernel (no perf)")] {
             let share = |one: &Profile| match one.source {
                 Source::Perf => 0.0,
@@ -294,7 +294,7 @@ mod tests {
         [("good_per_s".to_owned(), 1_000.0)].into()
     }
 
-    /// Select takes more and more of accept1's time, and of nobody else's.
+    /// Stacks in which select takes more and more of the time of accept1, and of no other arm.
     fn stacks(cell: &Cell) -> String {
         let more = if cell.target == "accept1" { 20.0 * rate(cell) } else { 10.0 };
         format!(

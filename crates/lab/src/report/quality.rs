@@ -33,7 +33,7 @@ impl Report<'_> {
     /// Failures by kind, time-outs by phase.
     pub(super) fn failures(&self) -> Option<Figure> {
         let most = self.with_results().map(|(one, _)| rate(&one.cell)).fold(0.0, f64::max);
-        // Of many rates the highest: there it shows.
+        // The highest of many rates shows most.
         let cells: Vec<_> =
             self.with_results().filter(|(one, _)| rate(&one.cell) == most).collect();
         let failed = |fate: &Fate| !matches!(fate, Fate::Good | Fate::Unfinished | Fate::Timeout);
@@ -166,7 +166,7 @@ impl Report<'_> {
         })
     }
 
-    /// What a cell's trials say together of one paper's rules.
+    /// Trials of a cell judged by one paper's rules.
     fn ruled(&self, cell: &Cell, paper: &str) -> Together {
         Together::of(analysis::of(self.run, cell), paper)
     }
@@ -177,8 +177,8 @@ impl Report<'_> {
         broken.map(|(_, mark)| *mark).collect()
     }
 
-    /// Which lines break the rules of the paper with this mark, from which rate on, as the end of a
-    /// caption; empty where none does, or the paper has none.
+    /// Lines that break the rules of the paper with this mark, and from which rate on, as the end
+    /// of a caption. Empty if none does, or if the paper has none.
     pub(super) fn breaking(&self, mark: &str) -> String {
         let Some((paper, _)) = PAPERS.iter().find(|(_, known)| *known == mark) else {
             return String::new();

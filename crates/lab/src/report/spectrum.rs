@@ -27,8 +27,8 @@ const RUNS_MAX: usize = 40;
 const SECONDS_MIN: usize = 3;
 
 impl Report<'_> {
-    /// The cells of the setting that percentiles are shown at, and it in words: the highest rate at
-    /// which everybody still answers nearly all; of other factors the last level.
+    /// The cells of the setting at which percentiles are shown, and the setting in words. It is the
+    /// highest rate at which every arm still answers nearly all; of other factors, the last level.
     pub(super) fn calm(&self) -> (Vec<&CellSummary>, String) {
         let answers = |one: &&CellSummary| {
             let good = one.median("good_share").unwrap_or(0.0);
@@ -114,7 +114,7 @@ impl Report<'_> {
         Some(figure.drawn(json!({ "kind": "spectrum", "panels": [panel] })))
     }
 
-    /// Where the whole results are gone: medians over the trials.
+    /// Medians over the trials, for when the whole results are gone.
     fn medians_of_spectra(&self, cells: &[&CellSummary]) -> Option<Value> {
         let with = |one: &&&CellSummary| one.spectrum.len() > 1;
         let line = |one: &&CellSummary| {
@@ -139,7 +139,7 @@ impl Report<'_> {
         (panels.len() > 1).then(|| figure.drawn(json!({ "kind": "spectrum", "panels": panels })))
     }
 
-    /// Response and service time beside each other; only where requests are due on their own.
+    /// Panels of response and service time; only where requests are due on their own.
     pub(super) fn by_clock(&self) -> Option<Figure> {
         let (cells, at) = self.calm();
         let both: Vec<&CellSummary> = cells
@@ -153,7 +153,7 @@ impl Report<'_> {
         Some(figure.drawn(json!({ "kind": "spectrum", "panels": [response, service] })))
     }
 
-    /// What the times of this run are.
+    /// Kind of the times of this run.
     pub(super) fn clock(&self) -> &'static str {
         match self.run.experiment.workload.model {
             crate::experiment::Loop::Closed => "Service time",
@@ -161,7 +161,7 @@ impl Report<'_> {
         }
     }
 
-    /// Of each cell the trial in the middle: its name, its record, its rows where they are there.
+    /// Middle trial of each cell: its name, its record, and its rows if they are there.
     fn middles(&self) -> Vec<(String, &Record, &[Row])> {
         let which = middles(self.run);
         let mut middles = Vec::new();

@@ -55,7 +55,7 @@ fn the_page_is_whole_offline_and_small() {
         assert!(ours.contains(part), "{part}");
     }
     assert!(!ours.contains("id=\"seconds\""), "there are no seconds, so there is no figure");
-    // What the experiment's author wrote is text.
+    // Words of the experiment's author are text, not HTML.
     assert_eq!(ours.matches("</script>").count(), 3, "the page's own");
     assert!(ours.contains("Is &lt;b&gt; | faster?"));
     assert_eq!(page, page::page(&Report::of(&run)).unwrap(), "a pure function");
@@ -67,7 +67,7 @@ fn every_figure_that_the_page_draws_has_a_kind_that_it_knows() {
     let script = page::SCRIPTS.concat();
     let figures = page::figures(&Report::of(&run));
     assert!(figures.len() >= 6, "{}", figures.len());
-    // What is drawn can be saved as numbers, and the page's own check asks for them.
+    // Each drawing can be saved as numbers, and the page's own check asks for them.
     let kinds = script.lines().filter_map(|line| line.strip_prefix("KINDS.")?.split(' ').next());
     for kind in kinds {
         assert!(script.contains(&format!("\nTABLES.{kind} = ")), "{kind} has no table");
@@ -145,7 +145,7 @@ fn the_text_says_what_is_missing() {
     let all = [page::markdown(&report).unwrap(), page, report.json().unwrap()];
     assert!(all.iter().all(|text| text.contains("simulated-in-process")));
     assert!(report.claims.iter().all(|one| one.why.starts_with("simulated-in-process")));
-    // Of an arm alone there is nothing to compare.
+    // A single arm has nothing to compare with.
     let alone = TEXT.replace(", \"b </script>\" = {}", "");
     let alone = alone.replace("blocks = 6", "blocks = 6, again = false");
     let text = page::markdown(&Report::of(&synthetic(&alone, &metrics))).unwrap();

@@ -39,7 +39,7 @@ fn cell(candidate: &Candidate) -> Cell {
     Cell { arm: candidate.name(), target: candidate.name(), levels: BTreeMap::new() }
 }
 
-/// What a matrix does with cells that break the papers' rules ([S] §5: they are discarded).
+/// Describes the cells of a matrix that break the papers' rules ([S] §5: they are discarded).
 fn crossed_words(cells: usize) -> String {
     match cells {
         0 => "Every cell keeps the papers' rules of verification.".to_owned(),
@@ -50,7 +50,7 @@ fn crossed_words(cells: usize) -> String {
     }
 }
 
-/// Who left the race, when and why.
+/// Arms that left the race, with block and reason.
 fn left(race: &Told) -> Option<Figure> {
     let rows: Vec<Vec<String>> = race
         .rungs
@@ -84,7 +84,7 @@ impl Report<'_> {
         Some(figure)
     }
 
-    /// How the arms stood after each rung, as ratios to the default.
+    /// Standings of the arms after each rung, as ratios to the default.
     fn course(&self, race: &Told) -> Option<Figure> {
         let mut lines: BTreeMap<String, Line> = BTreeMap::new();
         for rung in &race.rungs {
@@ -95,7 +95,7 @@ impl Report<'_> {
                 line.points.push([x, one.ratio, one.interval.low, one.interval.high]);
             }
         }
-        // Those that stayed longest.
+        // The arms that stayed longest are drawn.
         let mut lines: Vec<Line> = lines.into_values().collect();
         lines.sort_by_key(|line| std::cmp::Reverse(line.points.len()));
         lines.truncate(COURSES_MAX);
@@ -104,7 +104,7 @@ impl Report<'_> {
         (!lines.is_empty()).then(|| Figure::of("course", &[]).drawn(drawing))
     }
 
-    /// What single options did: pairs of arms of a rung that differ in one.
+    /// Effects of single options: pairs of arms of a rung that differ in one.
     fn moves(&self, race: &Told) -> Option<Figure> {
         let mut moves = BTreeMap::new();
         for rung in &race.rungs {
@@ -122,7 +122,7 @@ impl Report<'_> {
                 };
                 let [a, b] = [&from.candidate, &to.candidate].map(value);
                 let name = format!("{key}: {a} to {b} ({})", from.arm);
-                // Those that met again stand as they did last.
+                // The last state of pairs that met again counts.
                 moves.insert(name, (from, to));
             }
         }
@@ -214,7 +214,7 @@ impl Report<'_> {
         maps
     }
 
-    /// Whether a cell cannot be told from the best, or is near enough.
+    /// Whether a cell is indistinguishable from the best, or near enough.
     fn as_good(&self, cell: &Cell, best: &Cell) -> bool {
         let of = |cell| by_block(self.run, cell, &self.analysis.metric);
         let Some(found) = compare(&pairs(&of(cell), &of(best))) else { return false };

@@ -1,11 +1,11 @@
 //! Distance of two processors: core-to-core latency. Speed of all of them in memory of their own.
 //!
-//! Everything that a server and its client share moves between their processors. Where a hypervisor
-//! moves a guest's processors, that takes 90 ns in one minute, within one cache, and 450 ns in the
-//! next, and the same server needs twice the cycles for a reply. Nothing else tells: no time is
-//! stolen, and instructions are the same. So it is measured before and after each trial. Where they
-//! did not stay where they were when its block began, that is noted, or the trial does not count
-//! ([`crate::experiment::Guards::moved_max`]).
+//! Data that a server and its client share moves between their processors. Where a hypervisor moves
+//! a guest's processors, that takes 90 ns in one minute, within one cache, and 450 ns in the next.
+//! The same server then needs twice the cycles for a reply. No other number shows it: no time is
+//! stolen, and instructions are the same. The distance is therefore measured before and after each
+//! trial. If the processors are no longer where the block began, that is noted, or the trial does
+//! not count ([`crate::experiment::Guards::moved_max`]).
 
 use crate::experiment::Machine;
 use crate::group::run_on;
@@ -20,35 +20,35 @@ use std::time::{Duration, Instant};
 
 /// Round trips that are timed together.
 const BATCH: u32 = 400;
-/// Timings, of which the shortest counts: in the others something else may have run.
+/// Timings; the shortest counts, since something else may have run in the others.
 const BATCHES: usize = 15;
-/// How long it may take in all, where somebody else has one of the processors.
+/// Time limit for all of them, if another program has one of the processors.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Says that there will be no further round trip.
 const OVER: u32 = u32::MAX;
-/// How long a trial waits for processors that have moved to come back, and between two looks.
+/// Longest wait of a trial for moved processors to return, and the time between two probes.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 const WAIT_STEP: Duration = Duration::from_millis(250);
 /// Distances of one class differ less from the next one of it. Those of one place scatter by a few
 /// tenths; within a cache, across caches and across sockets are each two times the one before.
 const CLASS_STEP: f64 = 1.7;
-/// So many times farther apart, or nearer, processors have moved. Within one cache 59 to 152 ns
+/// Factor by which the distance changes of processors that moved. Within one cache 59 to 152 ns
 /// were met, across caches 340 to 630.
 pub const MOVED_MIN: f64 = 2.2;
 
-/// What is noted of a trial that counts though they moved.
+/// Note on a trial that counts though they moved.
 pub(crate) const MOVED: &str = "the processors moved, or were elsewhere than when the block began \
      (core_to_core_ns, core_to_core_after_ns): its times and cycles are not those of the others; \
      guards.moved_max would have refused it";
 
-/// A word alone in its cache lines, of which some processors fetch two at once.
+/// A word alone in its cache lines; some processors fetch two lines at once.
 #[derive(Default)]
 #[repr(align(128))]
 struct Line(AtomicU32);
 
-/// How long a cache line takes from one processor to another and back, nanoseconds: the mean of
-/// 400, in the shortest of 15 times. It takes some milliseconds in which both should have little
-/// else to do. None if they are one, if we may not run on both, or if it takes longer than 200 ms.
+/// Time of a cache line from one processor to another and back, nanoseconds: the mean of 400, in
+/// the shortest of 15 batches. Takes some milliseconds in which both should have little else to do.
+/// None if they are the same, if either is not allowed, or if it takes longer than 200 ms.
 pub fn round_trip_ns(one: usize, other: usize) -> Option<f64> {
     if one == other || one.max(other) >= CpuSet::MAX_CPU {
         return None;
@@ -146,8 +146,8 @@ impl Distances {
     }
 }
 
-/// How far apart the first of the server's processors and the first of the client's are; None where
-/// they have none of their own.
+/// Distance of the first of the server's processors and the first of the client's; None if they
+/// have none of their own.
 pub(crate) fn between(machine: &Machine) -> Option<f64> {
     round_trip_ns(*machine.server_cpus.first()?, *machine.load_cpus().first()?)
 }
@@ -163,8 +163,8 @@ pub fn wait(like: f64, most: f64, apart: impl Fn() -> Option<f64>, stop: impl Fn
     }
 }
 
-/// Why a trial is not to be compared with others, if the processors were so far apart before it and
-/// after it, and the others began with them `like` that.
+/// Reason not to compare a trial with others, if there is one: the processors' distance changed
+/// during it, or differs from `like`, at which the others began.
 pub fn moved(apart_ns: [Option<f64>; 2], like: Option<f64>, most: f64) -> Option<String> {
     let [before, after] = [apart_ns[0]?, apart_ns[1]?];
     let whole = |why: &str| {
@@ -180,14 +180,14 @@ pub fn moved(apart_ns: [Option<f64>; 2], like: Option<f64>, most: f64) -> Option
     }
 }
 
-/// Whether one distance is at most so many times the other.
+/// Whether one distance is at most `most` times the other.
 fn alike(one: f64, other: f64, most: f64) -> bool {
     one.max(other) <= one.min(other) * most
 }
 
-/// What each copies from one place to another: more than its share of any cache.
+/// Bytes that each copies from one place to another: more than its share of any cache.
 const BYTES: usize = 32 << 20;
-/// They begin so long after the last of them has its memory in place, so that all are awake.
+/// Time from the last one's memory being in place to the start of all, so that all are awake.
 const READY: Duration = Duration::from_millis(20);
 const TIME: Duration = Duration::from_millis(150);
 
@@ -217,7 +217,7 @@ pub(crate) fn mbyte_per_s(cpus: &[usize]) -> Option<f64> {
     })
 }
 
-/// What this thread copies from then on, 10^6 bytes a second.
+/// Rate at which this thread copies from `begin` on, 10^6 bytes a second.
 fn copied(from: &[u8], mut to: Vec<u8>, begin: Instant) -> f64 {
     sleep(begin.saturating_duration_since(Instant::now()));
     let start = Instant::now();

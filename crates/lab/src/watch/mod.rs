@@ -1,4 +1,5 @@
-//! What servers and the machine say of a stretch of time: processor time, counters, instructions.
+//! Observations of servers and the machine over a stretch of time: processor time, counters,
+//! instructions.
 
 pub mod cores;
 pub(crate) mod perf;
@@ -22,20 +23,20 @@ use usage::{Processors, Tasks, Used};
 /// The clock ticks of `/proc`, per second (`USER_HZ`, 100 on every Linux that we run on).
 pub(crate) const TICKS: f64 = 100.0;
 
-/// What a measurement in which tasks ended cannot say.
+/// Numbers that a measurement in which tasks ended cannot give.
 const ENDED: &str = "voluntary_switches, involuntary_switches, disk_wait_s: tasks ended meanwhile";
 
-/// One reading: of what takes no time to read, so that all of it is of one moment.
+/// A reading of numbers that take no time to read, so that all are of one moment.
 #[derive(Debug)]
 struct Reading {
     at: Instant,
-    /// What the server's processes used; with its tasks', once they are read.
+    /// Use by the server's processes; with its tasks', once they are read.
     used: Used,
     /// Processor time of its control group, seconds; None: it has none of its own.
     group_s: Option<f64>,
     processors: Processors,
     counters: Numbers,
-    /// What each thread of its stages has taken.
+    /// Tasks that each thread of its stages took from the queue.
     takes: Takes,
     /// Workers that have been replaced; None: it has no counters.
     replaced: Option<u64>,
@@ -44,13 +45,14 @@ struct Reading {
 const HARDWARE: [&str; 5] =
     ["user_instructions", "kernel_instructions", "cycles", "task_ns", "switches"];
 
-/// What the processor and the kernel are asked to count of each task.
+/// Counts of each task, by the processor and the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counting {
     /// [`HARDWARE`]; without it, nothing.
     pub(crate) counters: bool,
     pub(crate) stalls: bool,
-    /// How fast the server's processors stream through memory ([`cores::mbyte_per_s`]), too.
+    /// Whether to measure how fast the server's processors stream through memory, too
+    /// ([`cores::mbyte_per_s`]).
     pub(crate) streaming: bool,
 }
 
@@ -60,9 +62,9 @@ pub(crate) struct Watch<'a> {
     regatta: Option<&'a Path>,
     group: Option<PathBuf>,
     first: Reading,
-    /// How long each task had run and waited, and when that was read.
+    /// Time that each task had run and waited, and when that was read.
     tasks: (Instant, Tasks),
-    /// What every process and task had used when it was last seen, ended ones included.
+    /// Use by every process and task when last seen, ended ones included.
     used: Used,
     hardware: Vec<(&'static str, Counter)>,
     missing: Vec<String>,
@@ -72,16 +74,16 @@ pub(crate) struct Watch<'a> {
 pub(crate) struct Seen {
     /// The server's processor time, switches and hardware counters.
     pub(crate) server: Numbers,
-    /// Its processor time as its control group has it, seconds; None: it has none of its own.
+    /// Processor time by its control group's account, seconds; None: it has none of its own.
     pub(crate) group_s: Option<f64>,
     /// The server's own counters: what they grew by.
     pub(crate) counters: Numbers,
-    /// What the server held at its end, however it grew: memory, files, connections.
+    /// Memory, files and connections that the server held at its end, however they grew.
     pub(crate) held: Numbers,
-    /// Connections that its listeners dropped, from the load's start; None: nobody can tell.
+    /// Connections that its listeners dropped, from the load's start; None if unknown.
     pub(crate) drops: Option<u64>,
-    /// Processes that the kernel killed for want of memory, from the server's start; None: nobody
-    /// can tell.
+    /// Processes that the kernel killed for want of memory, from the server's start; None if
+    /// unknown.
     pub(crate) out_of_memory: Option<u64>,
     /// Workers that its master has replaced since it started; None: it has no counters.
     pub(crate) replaced: Option<u64>,
@@ -92,8 +94,8 @@ pub(crate) struct Seen {
     /// Whether each of its `wait_changes` is a system call: it is with epoll.
     pub(crate) changes_are_calls: bool,
     pub(crate) environment: Numbers,
-    /// How far apart the server's and the client's processors were before the load and after it:
-    /// the round trip of a cache line, nanoseconds; None: nobody can tell.
+    /// Distance of the server's and the client's processors before the load and after it: the round
+    /// trip of a cache line, nanoseconds; None if unknown.
     pub(crate) apart_ns: [Option<f64>; 2],
     pub(crate) seconds: f64,
     /// Second by second, if it was sampled ([`crate::watch::usage::Samples::seconds`]).
@@ -104,9 +106,9 @@ pub(crate) struct Seen {
     pub(crate) kept: Option<f64>,
     /// Share of all processors that the hypervisor took.
     pub(crate) steal: f64,
-    /// What the server's processors did, as shares of their time.
+    /// Activities of the server's processors, as shares of their time.
     pub(crate) shares: Numbers,
-    /// What cannot be counted here, and why.
+    /// Numbers that cannot be counted here, and why.
     pub(crate) missing: Vec<String>,
 }
 
@@ -118,15 +120,15 @@ impl Seen {
         self.shares = usage::without(&self.shares, taken);
     }
 
-    /// Leaves out what a load on the server's processors took of them. The shares stay those of
-    /// both: nobody can tell whose an interrupt is.
+    /// Leaves out the time of the server's processors that a load took. The shares stay those of
+    /// both: the owner of an interrupt is unknown.
     pub(crate) fn leave_out_load(&mut self, held: f64) {
         self.foreign = (self.foreign - held).max(0.0);
         self.kept = self.kept.map(|kept| (kept - held).max(0.0));
     }
 
-    /// Takes what was seen for that of a load of so many seconds, before and after which the server
-    /// had nothing to do. What others used was theirs all the time.
+    /// Treats the observations as those of a load of `seconds`, before and after which the server
+    /// had nothing to do. Use by others was theirs all the time.
     pub(crate) fn of_a_load(&mut self, seconds: f64) {
         self.kept = self.kept.map(|kept| kept * self.seconds / seconds);
         self.seconds = seconds;
@@ -143,23 +145,22 @@ impl Seen {
 }
 
 impl<'a> Watch<'a> {
-    /// Starts to watch the processes `pids`, of which the first is the server's master. With
-    /// `regatta`, its counters are read as `regatta top` reads them; `group` holds the server and
-    /// nothing else.
+    /// Starts to watch the processes `pids`; the first is the server's master. With `regatta`, its
+    /// counters are read as `regatta top` reads them; `group` contains the server and nothing else.
     pub(crate) fn start(
         pids: &[u32],
         regatta: Option<&'a Path>,
         group: Option<PathBuf>,
         counting: Counting,
     ) -> Self {
-        // What takes its time is read before the stretch, and at its end after it.
+        // Slow readings are made before the stretch, and after it at its end.
         let (mut hardware, missing) = attach(pids, counting);
         let used = Used::of_tasks(pids);
         let tasks = (Instant::now(), Tasks::of(pids));
         let mut first = Reading::take(pids, regatta, group.as_deref());
         first.used.saw(&used);
         for (_, counter) in &mut hardware {
-            // One that cannot be enabled reads 0 and is left out then.
+            // A counter that cannot be enabled reads 0 and is left out then.
             let _ = counter.enable();
         }
         let used = first.used.clone();
@@ -189,7 +190,7 @@ impl<'a> Watch<'a> {
                 *counted.entry(name.to_owned()).or_default() += total;
             }
         }
-        // What both know, the processor's and the kernel's counters know better.
+        // Counters of the processor and the kernel replace numbers that both have.
         server.extend(counted);
         if ended > 0 {
             missing.push(ENDED.to_owned());
@@ -254,7 +255,7 @@ fn grown(before: &Numbers, after: &Numbers) -> Numbers {
     after.iter().filter_map(by).collect()
 }
 
-/// What `regatta top` says; null if it says nothing.
+/// Output of `regatta top`; null if there is none.
 fn top(regatta: &Path, pid: u32) -> Value {
     let pid = pid.to_string();
     let told = regatta.to_str().and_then(|program| {
@@ -282,7 +283,7 @@ fn replaced(top: &Value) -> Option<u64> {
     Some(workers.iter().filter_map(|one| one["incarnation"].as_u64()?.checked_sub(1)).sum())
 }
 
-/// What a fresh server's counters say that it holds.
+/// Gauges of a fresh server, from its counters.
 fn gauges(counters: &Numbers) -> Numbers {
     let gauges = [
         ("cache_fds", "cache_fds_added", "cache_fds_removed"),
@@ -319,7 +320,7 @@ fn attach(pids: &[u32], counting: Counting) -> (Vec<(&'static str, Counter)>, Ve
                 }
                 "cycles" => Builder::new(Hardware::CPU_CYCLES),
                 "task_ns" => Builder::new(Software::TASK_CLOCK),
-                // Of tasks that start and end meanwhile, too: a child's count is its parent's.
+                // Includes tasks that start and end meanwhile: a child's count is its parent's.
                 "switches" => Builder::new(Software::CONTEXT_SWITCHES),
                 _ => Builder::new(Hardware::INSTRUCTIONS),
             };
@@ -482,7 +483,7 @@ mod tests {
     const USUAL: Counting = Counting { counters: true, stalls: false, streaming: false };
     const ALL: Counting = Counting { stalls: true, ..USUAL };
 
-    /// What is seen of a program that does nothing until its input ends.
+    /// Observations of a program that does nothing until its input ends.
     fn watched(counting: Counting) -> Seen {
         let mut quiet = Command::new("cat");
         let mut child = quiet.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();

@@ -18,17 +18,17 @@ use std::time::{Duration, Instant};
 
 /// Samples a second: no divisor of anything that ticks.
 const SAMPLES_PER_S: u32 = 997;
-/// How much of the stack is kept with each sample, bytes. Our programs have no frame pointers.
+/// Part of the stack that is kept with each sample, bytes. Our programs have no frame pointers.
 const STACK_BYTES: u32 = 8_192;
-/// How long perf may take to end, and to print what it recorded.
+/// Time that perf has to end, and to print its recording.
 const END_MAX: Duration = Duration::from_secs(180);
-/// How long system calls are counted, after the samples.
+/// Time for which system calls are counted, after the samples.
 const CALLS_FOR: Duration = Duration::from_millis(800);
-/// How much longer than a trial's a profile's load lasts, seconds: perf starts and ends in it, and
-/// system calls are counted.
+/// Time by which a profile's load is longer than a trial's, seconds: perf starts and ends in it,
+/// and system calls are counted.
 pub(crate) const TAIL_S: f64 = 2.0;
 
-/// What is recorded beside one trial.
+/// Recorder of a trial's profile.
 #[derive(Debug)]
 pub(crate) struct Recorder<'a> {
     machine: Machine,
@@ -99,8 +99,8 @@ impl<'a> Recorder<'a> {
         self.scratch.join(name)
     }
 
-    /// After the window: counts system calls while the load goes on, then waits for perf. Fails
-    /// only if it was interrupted.
+    /// Ends the profile after the window: counts system calls while the load continues, then waits
+    /// for perf. Fails only if it was interrupted.
     pub(crate) fn finish(&mut self, pids: &[u32]) -> Result<(), String> {
         self.own.extend(pids);
         let start = Instant::now();
@@ -125,15 +125,15 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    /// What perf said last.
+    /// First line of perf's errors.
     fn said(&self) -> String {
         let said = fs::read_to_string(self.file("perf.err")).unwrap_or_default();
         let line = said.lines().map(str::trim).find(|line| !line.is_empty());
         line.unwrap_or("it failed and said nothing").to_owned()
     }
 
-    /// Gives `each` every sample, and whether it is the server's own or of a processor that ran
-    /// nobody's process.
+    /// Passes every sample to `each`, and whether it is the server's own or of a processor that ran
+    /// no process.
     pub(crate) fn read(&self, mut each: impl FnMut(Sample, bool)) -> Result<(), String> {
         let recorded = self.file("perf.data");
         if !recorded.exists() {
@@ -168,8 +168,8 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    /// What a processor of the server's runs between processes: the idle task, and the thread that
-    /// soft interrupts fall back on.
+    /// Tasks that a processor of the server's runs between processes: the idle task, and the thread
+    /// that soft interrupts fall back on.
     fn between(&self) -> BTreeSet<u32> {
         let cpus = &self.machine.server_cpus;
         if cpus.is_empty() {
@@ -188,7 +188,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// Whether we may take samples of everybody (`perf_event_open(2)`).
+/// Whether we may take samples of all processes (`perf_event_open(2)`).
 pub(crate) fn may_see_all() -> bool {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     rustix::process::geteuid().is_root()
@@ -223,7 +223,7 @@ impl SystemCalls {
 
     fn stop(mut self) -> f64 {
         let counts = self.0.iter_mut().map(|counter| {
-            // One that cannot be stopped or read has counted nothing.
+            // A counter that cannot be stopped or read has counted nothing.
             let _ = counter.disable();
             counter.read().map(crate::units::real).unwrap_or_default()
         });

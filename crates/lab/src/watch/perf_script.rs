@@ -9,7 +9,7 @@ const FRAMES_MAX: usize = 256;
 const SYMBOL_BYTES_MAX: usize = 512;
 /// Bytes of one line that are read at most; a longer one is cut into several that mean nothing.
 const LINE_BYTES_MAX: u64 = 1 << 20;
-/// What marks a frame of the kernel in folded stacks, as other tools have it.
+/// Mark of a frame of the kernel in folded stacks, as other tools write it.
 pub(crate) const KERNEL: &str = "_[k]";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Place {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its name; None: it has none.
+    /// Name; None: it has none.
     pub symbol: Option<String>,
     pub place: Place,
 }
@@ -231,7 +231,7 @@ perf 9
         assert_eq!(folded.0.values().sum::<u64>(), 8);
         let full = Folded::parse("no number\n\n; x\na;b 18446744073709551615\na;b 2");
         assert_eq!(full.0.into_iter().collect::<Vec<_>>(), [("a;b".to_owned(), u64::MAX)]);
-        // What draws them goes down into them frame by frame.
+        // The drawing descends frame by frame.
         let deep = Folded::parse(&format!("{}x 1\n", "a;".repeat(1_000_000)));
         let stack = deep.0.keys().next().unwrap();
         assert_eq!(stack.split(';').count(), FRAMES_MAX);

@@ -1,6 +1,6 @@
-//! Time, switches and memory that a server's processes and tasks have used, each on its own, and
-//! how long they were ready to run while others had their processors; what the processors did, as
-//! mpstat shows it.
+//! Time, switches and memory that a server's processes and tasks have used, each on its own. Times
+//! for which they were ready to run while others had their processors. Activities of the
+//! processors, as mpstat shows them.
 
 use crate::record::Numbers;
 use crate::servers::process::{self, sleep_until};
@@ -31,7 +31,7 @@ pub(crate) fn of_group(group: &Path) -> Option<f64> {
     two().or_else(one)
 }
 
-/// Of a process, with all tasks that it has had.
+/// Use by a process, with all tasks that it has had.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Process {
     user_s: f64,
@@ -41,7 +41,7 @@ struct Process {
     read_bytes: Option<f64>,
 }
 
-/// Of a task, which the kernel forgets with it.
+/// Use by a task, which the kernel forgets with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Task {
     voluntary: f64,
@@ -51,14 +51,14 @@ struct Task {
 }
 
 impl Used {
-    /// Of some processes so far, and of their tasks.
+    /// Use by some processes so far, and by their tasks.
     pub(crate) fn of(pids: &[u32]) -> Self {
         let mut used = Self::of_processes(pids);
         used.saw(&Self::of_tasks(pids));
         used
     }
 
-    /// Of some processes alone, which is read at once however many tasks they have.
+    /// Use by some processes alone, read at once however many tasks they have.
     pub(crate) fn of_processes(pids: &[u32]) -> Self {
         let mut used = Self::default();
         for pid in pids {
@@ -75,7 +75,7 @@ impl Used {
         used
     }
 
-    /// Of the tasks of some processes alone; of too many, nothing.
+    /// Use by the tasks of some processes alone; empty if they are too many.
     pub(crate) fn of_tasks(pids: &[u32]) -> Self {
         let mut used = Self::default();
         for (number, place) in process::few_tasks(pids) {
@@ -95,9 +95,9 @@ impl Used {
         self.processes(before, |process| process.user_s + process.kernel_s)
     }
 
-    /// The sums since `first`, `self` being all that was seen since and `last` the end. What an
-    /// ended task did after it was last seen nobody knows, so with one the numbers that the kernel
-    /// has of tasks alone are left out; how many ended is the other answer.
+    /// Sums since `first`; `self` is everything seen since, and `last` the end. The work of an
+    /// ended task after it was last seen is unknown. If a task ended, numbers that the kernel has
+    /// of tasks alone are therefore left out. The other result is the number of ended tasks.
     pub(crate) fn since(&self, first: &Self, last: &Self) -> (Numbers, usize) {
         let user_s = self.processes(first, |process| process.user_s);
         let kernel_s = self.processes(first, |process| process.kernel_s);
@@ -121,7 +121,7 @@ impl Used {
         (all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(), ended)
     }
 
-    /// How long one task waited for disks; None if several did: the kernel's account of tasks that
+    /// Time that one task waited for disks; None if several did. The kernel's account of tasks that
     /// wait together is wrong (docs/environments.md), up to the time since the machine started.
     fn waited(&self, first: &Self) -> Option<f64> {
         let before = |key| first.tasks.get(key).map_or(0.0, |task: &Task| task.disk_wait_s);
@@ -130,7 +130,7 @@ impl Used {
         (waited.len() < 2).then(|| waited.iter().sum())
     }
 
-    /// How many processes a later look does not see.
+    /// Number of processes that a later reading does not contain.
     pub(crate) fn gone(&self, later: &Self) -> usize {
         self.processes.keys().filter(|key| !later.processes.contains_key(key)).count()
     }
@@ -196,19 +196,19 @@ impl Stat {
     }
 }
 
-/// What a processor's time goes to, as the share of each is called.
+/// Shares of a processor's time.
 const NAMES: [&str; 7] = [
     // Programs, low priority included.
     "user_share",
     // The kernel for programs.
     "system_share",
     "idle_share",
-    // Nothing to do while somebody waits for a disk.
+    // Nothing to do while a task waits for a disk.
     "waiting_share",
     "irq_share",
-    // What interrupts left for later: packets that arrive, for example.
+    // Work that interrupts left for later: packets that arrive, for example.
     "softirq_share",
-    // What the hypervisor took.
+    // Time that the hypervisor took.
     "steal_share",
 ];
 
@@ -219,12 +219,12 @@ pub(crate) struct Ticks([f64; 7]);
 pub(crate) type Processors = BTreeMap<usize, Ticks>;
 
 impl Ticks {
-    /// What programs used. Interrupts are the network's and nobody's.
+    /// Ticks of programs. Interrupts are the network's, and no program's.
     pub(crate) fn busy(self) -> f64 {
         self.0[0] + self.0[1]
     }
 
-    /// What the hypervisor took.
+    /// Ticks that the hypervisor took.
     pub(crate) fn steal(self) -> f64 {
         self.0[6]
     }
@@ -246,8 +246,8 @@ pub(crate) fn parse(stat: &str) -> Processors {
     stat.lines().filter(|text| !text.starts_with("cpu ")).filter_map(line).collect()
 }
 
-/// What the processors `cpus` did between two readings, as shares that add up to 1; without any,
-/// all processors. Empty if no tick passed.
+/// Activities of the processors `cpus` between two readings, as shares that add up to 1; without
+/// any, of all processors. Empty if no tick passed.
 pub(crate) fn shares(before: &Processors, after: &Processors, cpus: &[usize]) -> Numbers {
     let mut sums = Numbers::new();
     for (cpu, ticks) in after {
@@ -263,8 +263,8 @@ pub(crate) fn shares(before: &Processors, after: &Processors, cpus: &[usize]) ->
     whole(sums)
 }
 
-/// The shares of what is left of the processors, without somebody who ran as a program for `taken`
-/// of their time. They add up to 1; empty if nothing is left.
+/// Shares of the remaining processor time, without a program that ran for `taken` of it. They add
+/// up to 1; empty if nothing remains.
 pub(crate) fn without(shares: &Numbers, taken: f64) -> Numbers {
     let mut left = shares.clone();
     if let Some(share) = left.get_mut("user_share") {
@@ -285,13 +285,14 @@ fn whole(mut parts: Numbers) -> Numbers {
 
 const NS: f64 = 1e9;
 
-/// What every task of a server has done since it started, by task: seconds for which it ran, and
-/// for which it was ready and waited for a processor.
+/// Time of every task of a server since it started, by task: seconds for which it ran, and for
+/// which it was ready and waited for a processor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Tasks(BTreeMap<u32, (f64, f64)>);
 
 impl Tasks {
-    /// Those of some processes, now; empty where the kernel does not say, or they are too many.
+    /// Times of the tasks of some processes, now; empty if the kernel does not report them, or if
+    /// they are too many.
     pub(crate) fn of(pids: &[u32]) -> Self {
         let mut tasks = BTreeMap::new();
         for (task, place) in process::few_tasks(pids) {
@@ -301,10 +302,10 @@ impl Tasks {
         Self(tasks)
     }
 
-    /// The share of `seconds` until `later` for which others kept the server from its processors,
-    /// of which there are `processors`: at least that much, since a task that is ready may also
-    /// wait for its own kind. None: the kernel does not say, or no longer says it of some, whose
-    /// time would be taken for others'.
+    /// Share of `seconds` until `later` for which others kept the server from its `processors`
+    /// processors. A lower bound, since a task that is ready may also wait for its own kind. None
+    /// if the kernel does not report it, or no longer reports some tasks, whose time would be taken
+    /// for others'.
     pub(crate) fn kept(&self, later: &Self, seconds: f64, processors: usize) -> Option<f64> {
         let grown = later.0.iter().map(|(task, after)| {
             let before = self.0.get(task).copied().unwrap_or_default();
@@ -328,10 +329,10 @@ fn parse_schedstat(text: &str) -> Option<(f64, f64)> {
     Some((words.next()?.ok()? / NS, words.next()?.ok()? / NS))
 }
 
-/// What the kernel has of its own memory for the stack of a task, KiB (x86-64 and arm64).
+/// Kernel memory for the stack of a task, KiB (x86-64 and arm64).
 const KERNEL_STACK_KIB: f64 = 16.0;
 
-/// What processes hold together, MiB; a number that one of them does not tell is left out.
+/// Memory that processes hold together, MiB; a number that one of them does not report is left out.
 ///
 /// Each page counts once for all in `pss_mib`, and for each process that has it in `rss_mib`.
 pub(crate) fn held(pids: &[u32]) -> Numbers {
@@ -398,7 +399,7 @@ mod processors_tests {
             ("waiting_share", 0.04),
         ]);
         let left = without(&seen, 0.6);
-        // As if the processor had been so slow from the start.
+        // Shares as if the processor had been this slow from the start.
         for (name, share) in [
             ("user_share", 0.1),
             ("system_share", 0.5),
@@ -428,12 +429,12 @@ mod run_delay_tests {
     fn waiting_for_ones_own_kind_is_not_being_kept() {
         let none = Tasks::default();
         for (times, processors, kept) in [
-            // One loop that is never kept, and one that is for half of the time.
+            // A loop that is never kept, and one that is kept for half of the time.
             (&[(7.0, 0.1)][..], 1, 0.01),
             (&[(5.0, 5.0)], 1, 0.5),
             // Four that share a processor among themselves: they wait for each other only.
             (&[(2.5, 7.5), (2.5, 7.5), (2.5, 7.5), (2.5, 7.5)], 1, 0.0),
-            // Four that share it with somebody who takes half of it.
+            // Four that share it with another that takes half of it.
             (&[(1.25, 8.75), (1.25, 8.75), (1.25, 8.75), (1.25, 8.75)], 1, 0.5),
             (&[(5.0, 5.0), (5.0, 5.0)], 2, 0.25),
         ] {
@@ -515,17 +516,17 @@ impl Samples {
         Self { pids, start, last, seconds: Vec::new() }
     }
 
-    /// Goes on with these. To find them takes a look at every process of the machine, which is not
-    /// for each second.
+    /// Continues with these processes. Finding them reads every process of the machine, which is
+    /// too much for each second.
     pub(crate) fn follow(&mut self, pids: Vec<u32>) {
-        // What new ones used before is not the next second's.
+        // Earlier use by new ones is not the next second's.
         let mut used = Used::of(&pids);
         used.saw(&self.last.used);
         (self.last.used, self.pids) = (used, pids);
     }
 
-    /// Sleeps, and samples whenever a second since the start is over: `saw` is told what the
-    /// server had used by then. False if told to stop.
+    /// Sleeps, and samples whenever a second since the start is over: `saw` receives the server's
+    /// use by then. False if stopped.
     pub(crate) fn sleep_until(
         &mut self,
         end: Instant,
@@ -568,7 +569,7 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
-    /// A look at one process whose tasks have switched so often and waited so many seconds.
+    /// A reading of a process with these tasks: switches, and seconds waited.
     fn look(cpu_s: f64, tasks: &[(Key, f64, f64)]) -> Used {
         let process = Process { user_s: cpu_s, kernel_s: cpu_s, read_bytes: None };
         let task = |(key, switches, disk_wait_s): &(Key, f64, f64)| {
@@ -654,7 +655,7 @@ mod tests {
         let threads: Vec<_> = (0..4).map(|_| thread::spawn(busy)).collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let used = Used::of_processes(&me).cpu_s(&before);
-        // 120 ms, of which the kernel tells whole ticks of each kind.
+        // 120 ms, in whole ticks of each kind.
         assert!(used >= 0.09, "{used}");
     }
 

@@ -1,4 +1,4 @@
-//! Runs made up with profiles beside them.
+//! Artificial runs with profiles.
 
 use crate::analysis::tests::of_library;
 use crate::experiment::Scale;

@@ -252,7 +252,7 @@ fn what_was_not_compared_is_not_told_as_compared() {
     assert!(said.contains("results are gone"), "{said}");
 }
 
-/// Who has a report open, or reads it while it is written anew, has one of the two.
+/// A report that is open, or read while it is rewritten, is either the old or the new one.
 #[test]
 fn a_report_is_replaced_whole() {
     let folder = Folder::new("lab-test");
