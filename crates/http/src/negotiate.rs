@@ -1,4 +1,4 @@
-//! Choosing a content coding (RFC 9110 §12.5.3).
+//! Choosing a content coding (RFC 9110 §12.5.3), and weighing media types (§12.5.1).
 use crate::{FieldLines, field::members};
 use memchr::memchr2;
 
@@ -93,6 +93,33 @@ fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
     }
 }
 
+/// Weight of a media type in the lines of `Accept`, in thousandths (RFC 9110 §12.5.1): that of the
+/// most specific member that matches; 0 if none does. A member that is malformed is ignored.
+#[must_use]
+pub fn media_weight<'a>(lines: impl Iterator<Item = &'a [u8]>, media_type: &str) -> u16 {
+    let kind = media_type.split('/').next().unwrap_or_default().as_bytes();
+    let mut best = (0, 0);
+    for member in lines.flat_map(members) {
+        let mut parts = member.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+        let range = parts.next().unwrap_or_default();
+        let is_of_kind = |of: &[u8]| of.eq_ignore_ascii_case(kind);
+        let rank = match range {
+            _ if range.eq_ignore_ascii_case(media_type.as_bytes()) => 3,
+            b"*/*" => 1,
+            _ if range.strip_suffix(b"/*").is_some_and(is_of_kind) => 2,
+            _ => continue,
+        };
+        let weight = parts.find_map(|part| match part {
+            [b'q' | b'Q', b'=', value @ ..] => Some(weight(value)),
+            _ => None,
+        });
+        if let Some(weight) = weight.unwrap_or(Some(1000)) {
+            best = best.max((rank, weight));
+        }
+    }
+    best.1
+}
+
 /// `0` or `1` with up to three decimals, in thousandths.
 fn weight(text: &[u8]) -> Option<u16> {
     let (whole, decimals) = match text {
@@ -116,6 +143,25 @@ mod tests {
     use super::*;
 
     const AVAILABLE: [&str; 3] = ["br", "zstd", "gzip"];
+
+    #[test]
+    fn the_most_specific_range_weighs_a_media_type() {
+        for (accept, json, html) in [
+            ("", 0, 0),
+            ("*/*", 1000, 1000),
+            ("application/json", 1000, 0),
+            ("Application/JSON;q=0.5, text/html", 500, 1000),
+            ("text/*;q=0.3, */*;q=0.1, text/html;level=1;q=0.7", 100, 700),
+            ("application/*;q=0.9,application/json;q=0", 0, 0),
+            ("application/json;q=2, text/html;q=x", 0, 0),
+            ("application/jsonx, text", 0, 0),
+        ] {
+            let weigh = |of| media_weight([accept.as_bytes()].into_iter(), of);
+            assert_eq!((weigh("application/json"), weigh("text/html")), (json, html), "{accept}");
+        }
+        let lines = [&b"text/html;q=0.2"[..], b"application/json;q=0.4"];
+        assert_eq!(media_weight(lines.into_iter(), "application/json"), 400);
+    }
 
     /// `expected` is the coding, or `identity`.
     fn check(value: &str, available: &[&str], expected: &str) {
