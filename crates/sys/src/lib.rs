@@ -32,6 +32,7 @@ pub mod heap;
 pub mod hook;
 pub mod kernel_aio;
 pub mod limits;
+mod listing;
 mod map;
 mod opening;
 mod page_cache;
@@ -56,6 +57,7 @@ pub use event::Bell;
 pub use file::{
     FileSystem, FileTrace, Named, Root, StaticFile, device_numbers, fstat, may_make_files, name,
 };
+pub use listing::{ListedFolder, NameFacts, NameKind};
 pub use map::{Map, send_mapped};
 pub use opening::{
     OpenResult, OpenRules, known_device, open_below, open_cached, open_cached_on_mount,

@@ -269,7 +269,7 @@ const OPEN_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Opens the path with this suffix.
-fn open_path(
+pub(crate) fn open_path(
     root: &Root,
     path: &[u8],
     suffix: &str,
