@@ -27,9 +27,12 @@ pub use work_error::WorkError;
 use options::{OptionSpec, Settings};
 use regatta_metrics::{Arena, Slot, Tally};
 use regatta_op::{Now, Op};
-use regatta_origin::{BodyFiles, Deriver, Exchange, Link, Links, ListenerClass, Log, NoLog, Site};
+use regatta_origin::{
+    BodyFiles, Deriver, Exchange, Link, Links, ListenerClass, Lister, Log, NoLog, Site,
+};
 use regatta_sys::{
-    Bell, OpenRules, Root, StaticFile, channel::Channel, fiber::STACK_BYTES_MIN, socket::Steps,
+    Bell, OpenRules, Root, StaticFile, channel::Channel, crew::Member, fiber::STACK_BYTES_MIN,
+    socket::Steps,
 };
 use std::{
     fmt,
@@ -205,6 +208,13 @@ impl Driver {
     }
 }
 
+/// Source of listings, which reads folders below the root of its process.
+pub trait FolderLister: Lister {
+    /// Starts its work in this process, which serves `root`. The process may be one of a crew that
+    /// shares a table of descriptors. Later calls do nothing.
+    fn start(&self, root: &Arc<Root>, member: Option<&'static Member>);
+}
+
 /// Share of one worker process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -228,7 +238,7 @@ pub struct Env {
     /// Shares, one for each worker process.
     pub shares: Vec<Share>,
     /// Directory that is served when a worker starts.
-    pub root: Root,
+    pub root: Arc<Root>,
     /// The sites that change with their roots.
     pub releases: releases::Releases,
     /// Channels, one per process, by which the master sends a root that replaces `root`.
@@ -244,6 +254,8 @@ pub struct Env {
     /// Source of compressed forms and digests of files, if workers make them. Each process has its
     /// own.
     pub deriver: Option<Arc<dyn Deriver<StaticFile>>>,
+    /// Source of listings of folders, if a host has them. Each process has its own.
+    pub lister: Option<Arc<dyn FolderLister>>,
     /// Counters and the control words.
     pub arena: Arena<'static>,
     /// Bells, one per process.

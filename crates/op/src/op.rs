@@ -82,7 +82,7 @@ pub enum OpKind {
 ///
 /// The path is relative, with `/` between its segments and none at either end; the empty path is
 /// the root itself. It holds no NUL, unless it is below another root than the first: then it starts
-/// with that root's [`prefix`](Self::prefix).
+/// with that root's [`prefix`](Self::prefix). With a slash behind it, only a folder is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenReq {
     /// The path, with the prefix of its root.

@@ -42,15 +42,17 @@ pub(crate) fn names<'n>(name: &'n [u8], site: &Site) -> Names<'n> {
 }
 
 /// The codings in which a file at `path` may have a sibling that is worth looking for. A file that
-/// is coded itself has none.
+/// is coded itself has none, and neither has a folder.
 pub(crate) fn siblings(path: &[u8], site: &Site) -> Codings {
     let is_coded = || {
         let ruled = site.rules.encodes().then(|| site.rules.amend(names(path, site), false));
         let ruled = ruled.and_then(|amended| amended.content_encoding);
         ruled.map_or_else(|| uncoded(path, site).1.is_some(), |coding| !coding.is_empty())
     };
-    let wanted =
-        site.content.precompressed && !is_compressed(media_type(path, site)) && !is_coded();
+    let wanted = site.content.precompressed
+        && !path.ends_with(b"/")
+        && !is_compressed(media_type(path, site))
+        && !is_coded();
     if wanted { Codings::ALL } else { Codings::NONE }
 }
 

@@ -3,10 +3,10 @@ pub(crate) mod heads;
 
 use self::heads::{Heads, Whole};
 use crate::{
-    Digest, ErrorPage, Forms, Site, auth, content,
+    Digest, ErrorPage, Forms, ListingFormat, Site, auth, content,
     derive::{forbids, is_compressible, is_digested},
     fields::Amendment,
-    validator,
+    listing, validator,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use once_cell::race::OnceBox;
@@ -15,6 +15,7 @@ use regatta_http::{
     date::DATE_BYTES,
     etag::EntityTag,
     h1::{write_decimal_field, write_field},
+    pattern::Names,
     range::ByteRange,
 };
 use regatta_op::{Coding, Codings, File, FileId, Now, Segment};
@@ -124,6 +125,35 @@ impl Facts {
         }
     }
 
+    /// The facts of the listing of a folder. Rules that match its path may change its caching and
+    /// add fields.
+    fn of_listing(folder: &[u8], format: ListingFormat, site: &Site) -> Self {
+        let private = site.rules.auth(folder).is_some();
+        let names = Names { path: folder, ..Names::default() };
+        let ruled = site.rules.amend(names, private);
+        let mut fields = Vec::new();
+        write_field(&mut fields, "Vary", b"Accept");
+        let revalidated = fields.len() + ruled.revalidated;
+        fields.extend_from_slice(&ruled.fields);
+        if !fields.split(|byte| *byte == b'\n').any(listing::is_policy) {
+            write_field(&mut fields, "Content-Security-Policy", listing::POLICY.as_bytes());
+        }
+        if let Some(rules) = site.transport {
+            rules.write_hsts(&mut fields);
+        }
+        let caching = ruled.cache_control.unwrap_or("no-cache");
+        Self {
+            content_type: format.content_type().into(),
+            coded_as: Box::default(),
+            cache_control: if private { auth::private(caching) } else { caching.into() },
+            varies: false,
+            nosniff: !ruled.sniffing,
+            fields: fields.into_boxed_slice(),
+            revalidated,
+            server_name: site.server_name.clone(),
+        }
+    }
+
     /// Bytes of all texts.
     pub(crate) fn bytes(&self) -> usize {
         let Self { content_type, coded_as, fields, .. } = self;
@@ -201,6 +231,22 @@ impl<F: File> Representation<F> {
         let young = all.all().any(|coded| is_young(&coded.id, asked_unix));
         all.young = young;
         all
+    }
+
+    /// A listing of the folder at this path. It has no file: the body is in memory.
+    pub(crate) fn of_listing(
+        folder: &[u8],
+        format: ListingFormat,
+        body: Arc<[u8]>,
+        site: &Site,
+    ) -> Self {
+        let facts = Facts::of_listing(folder, format, site);
+        let id = FileId { len: body.len() as u64, ..FileId::default() };
+        let etag = validator::etag_of_bytes(&body);
+        // No time: the tag alone says whether it has changed.
+        let identity = Coded::assemble(id, None, 0, Body::Memory(Whole::new(body)), etag);
+        let siblings = [None, None, None];
+        Self { identity, siblings, facts, made: Made::Never, young: false, redated: 0 }
     }
 
     /// True if compressed forms would be sent, and it has none yet. False while it is young: its

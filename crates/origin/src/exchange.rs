@@ -1,7 +1,7 @@
 //! From one request to one reply, in no protocol's terms: find the file, and plan the response.
 use crate::{
-    AuthRule, Body, Coded, Cx, Destination, Entry, Exchange, FileFault, FileOperation, Lookup,
-    Refusal, Representation, Request, content,
+    AuthRule, Body, Coded, Cx, Destination, Entry, Exchange, FileFault, FileOperation,
+    ListingRequest, Lookup, Refusal, Representation, Request, content,
     entry::worthwhile,
     location::with_slash,
     plan::{Shape, plan},
@@ -25,6 +25,14 @@ const ROOT_TRIES_MAX: u32 = 60;
 /// Most times that a body is read again because its file has changed meanwhile, or become shorter.
 /// Then the last body is sent if it is long enough, to this client only.
 const CHANGES_MAX: u8 = 2;
+
+/// Pauses before an exchange asks again for a listing, milliseconds: most are ready at once.
+const LISTING_EARLY_MS: u64 = 1;
+const LISTING_RETRY_MS: u64 = 5;
+/// Number of early tries.
+const LISTING_TRIES_EARLY: u32 = 4;
+/// Most tries, ten seconds in all. Then the answer is 503.
+const LISTING_TRIES_MAX: u32 = 2_000;
 
 /// `EACCES`, for the log.
 const PERMISSION_DENIED: i32 = 13;
@@ -399,6 +407,13 @@ impl<F: File> Exchange<F> {
         let (request, limits) = (target.request, &cx.site.limits);
         let reply = loop {
             found = match found {
+                Resolved::Next(next) if next.is_listing() => {
+                    self.search = next;
+                    match self.list(target, now, cx) {
+                        Ok(found) => found,
+                        Err(step) => return step,
+                    }
+                }
                 Resolved::Next(next) => {
                     self.search = next;
                     self.is_current = false;
@@ -433,6 +448,45 @@ impl<F: File> Exchange<F> {
             };
         };
         Step::Reply(reply)
+    }
+
+    /// The listing of the folder that the path names.
+    ///
+    /// # Errors
+    /// The wait for it.
+    #[cold]
+    fn list(
+        &mut self,
+        target: &Target<'_>,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Result<Resolved<F>, Step<F>> {
+        let path = target.path.relative;
+        let unavailable = Resolved::Nothing(Status::SERVICE_UNAVAILABLE);
+        let Some(lister) = &cx.scratch.lister else { return Ok(unavailable) };
+        let mut room = cx.scratch.key.borrow_mut();
+        let key = cx.site.key(path, &mut room);
+        let wanted = ListingRequest::new(target.request, target.path, key, cx.site);
+        match lister.page(&wanted, now) {
+            Some(Ok(body)) => {
+                let listing = Representation::of_listing(path, wanted.format, body, cx.site);
+                Ok(Resolved::File(Arc::new(listing), Role::Itself))
+            }
+            Some(Err(fault)) => {
+                if let Some(errno) = errno_of(fault) {
+                    let (host, wanted) = (&*cx.site.host_name, FileOperation::Read);
+                    cx.log.fault(&FileFault { host, path, wanted, errno });
+                }
+                Ok(self.search.consider(target, Entry::Missing(fault)))
+            }
+            None if self.tries < LISTING_TRIES_MAX => {
+                self.tries += 1;
+                self.held = Some(OpenFault::Busy);
+                let first = self.tries <= LISTING_TRIES_EARLY;
+                Err(Step::Hold(if first { LISTING_EARLY_MS } else { LISTING_RETRY_MS }))
+            }
+            None => Ok(unavailable),
+        }
     }
 
     /// The cached entry of the current name.
@@ -535,12 +589,7 @@ impl<F: File> Exchange<F> {
             }
             Supplied::Opened(found) => {
                 self.tries = 0;
-                let errno = match found {
-                    Err(OpenFault::Other(errno)) => Some(errno),
-                    Err(OpenFault::Denied) => Some(PERMISSION_DENIED),
-                    _ => None,
-                };
-                if let Some(errno) = errno {
+                if let Some(errno) = found.as_ref().err().copied().and_then(errno_of) {
                     cx.log.fault(&FileFault {
                         host,
                         path: name,
@@ -659,6 +708,15 @@ fn will_fill<F: File>(
     };
     let plan = plan(request, file, search.role(), cx.site.limits.ranges_max, now.unix);
     plan.fill(request.method, cx.site.caching.body_bytes_max).is_some()
+}
+
+/// Error number of a fault that is logged.
+const fn errno_of(fault: OpenFault) -> Option<i32> {
+    match fault {
+        OpenFault::Other(errno) => Some(errno),
+        OpenFault::Denied => Some(PERMISSION_DENIED),
+        _ => None,
+    }
 }
 
 /// True for transient faults, which say nothing about the file and are not cached.

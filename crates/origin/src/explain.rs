@@ -1,7 +1,7 @@
 //! The decisions behind one response, in words: for `regatta explain`.
 use crate::{
-    CachingRules, ClearHttp1, Cx, Exchange, FileReply, ListenerClass, LocalCache, NoLog, Refusal,
-    Reply, Request, Scratch, Site, Step, Supply, content,
+    CachingRules, ClearHttp1, Cx, Exchange, FileReply, ListenerClass, Lister, LocalCache, NoLog,
+    Refusal, Reply, Request, Scratch, Site, Step, Supply, content,
     course::{After, Announced, Course, Persistence, head_limits},
     h1::reply::Terms,
     h2::write_fields,
@@ -15,6 +15,7 @@ use crate::{
 use alloc::{
     format,
     string::{String, ToString},
+    sync::Arc,
     vec::Vec,
 };
 use core::{fmt, sync::atomic::AtomicU64};
@@ -82,19 +83,28 @@ impl fmt::Display for Decision {
 }
 
 /// Explains the answer to `request`, a whole request head that arrives at a listener of this class,
-/// by the code that would give it. `open` performs [`regatta_op::Op::Open`]; nothing is read,
-/// cached, counted or logged.
+/// by the code that would give it. `open` performs [`regatta_op::Op::Open`], and `lister` lists
+/// folders at once; no file is read, and nothing is cached, counted or logged.
 pub fn explain<F: File>(
     request: &[u8],
     class: ListenerClass,
     open: &mut dyn FnMut(&OpenReq) -> Result<Opened<F>, OpenFault>,
+    lister: Option<Arc<dyn Lister>>,
     site: &Site,
     now: Now,
 ) -> Explanation {
-    let scratch = Scratch::new(site.boundary_key);
-    let (decisions, asked, served) = (Vec::new(), Vec::new(), Vec::new());
-    let scratch = &scratch;
-    let mut explainer = Explainer { decisions, asked, served, open, class, site, scratch, now };
+    let scratch = &Scratch::new(site.boundary_key).listing(lister);
+    let mut explainer = Explainer {
+        decisions: Vec::new(),
+        asked: Vec::new(),
+        served: Vec::new(),
+        lists: false,
+        open,
+        class,
+        site,
+        scratch,
+        now,
+    };
     let head = explainer.request(request);
     Explanation { decisions: explainer.decisions, head }
 }
@@ -104,6 +114,8 @@ struct Explainer<'a, F> {
     /// The path that is asked for, and the name of the file that was opened last.
     asked: Vec<u8>,
     served: Vec<u8>,
+    /// Whether the answer is a listing of the folder at the path.
+    lists: bool,
     open: &'a mut dyn FnMut(&OpenReq) -> Result<Opened<F>, OpenFault>,
     class: ListenerClass,
     site: &'a Site,
@@ -247,6 +259,7 @@ impl<F: File> Explainer<'_, F> {
         loop {
             let supply = match step {
                 Step::Reply(reply) => {
+                    self.lists = exchange.search.is_listing();
                     self.withheld(exchange.search, request, &reply);
                     self.untried(exchange.search, request, &reply);
                     return reply;
@@ -295,6 +308,7 @@ impl<F: File> Explainer<'_, F> {
 
     fn reply(&mut self, reply: &Reply<F>) {
         match reply {
+            Reply::File(reply) if self.lists => self.listing(reply),
             Reply::File(reply) => self.file(reply),
             Reply::Redirect(status, to) if !to.starts_with(b"./") => {
                 self.redirect("redirect");
@@ -398,6 +412,16 @@ impl<F: File> Explainer<'_, F> {
             let name = quoted(&name);
             self.say("hint", format!("{name} would answer with content.clean_urls = true"));
         }
+    }
+
+    /// Reports the listing of a folder that answers.
+    fn listing(&mut self, reply: &FileReply<F>) {
+        for place in self.site.rules.header_places(&self.asked) {
+            self.say("headers", format!("the rule at {place}"));
+        }
+        self.say("validator", shown(reply.coded().etag_text()));
+        let len = reply.coded().len();
+        self.say("answer", format!("a listing of the folder, {len} bytes (content.listing)"));
     }
 
     fn file(&mut self, reply: &FileReply<F>) {

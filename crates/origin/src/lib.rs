@@ -28,6 +28,7 @@ mod hosts;
 mod http2_rules;
 mod input;
 mod link;
+mod listing;
 mod location;
 mod multi;
 mod ongoing;
@@ -67,7 +68,10 @@ pub use http2_rules::Http2Rules;
 #[cfg(feature = "test-seal")]
 pub use link::Toy;
 pub use link::{Greeting, Link, Sealed};
-pub use location::TemplateFault;
+pub use listing::{
+    LISTING_STYLE, Lister, ListingFormat, ListingPage, ListingRequest, ListingRules,
+};
+pub use location::{TemplateFault, write_encoded_name};
 pub use ongoing::Exchange;
 pub use pack::{CODINGS, packed_alike};
 pub use protocol::{Admission, ClearHttp1, Cx, Links, Protocol};

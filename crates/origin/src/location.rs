@@ -262,6 +262,12 @@ fn write_filled(out: &mut Vec<u8>, byte: u8) {
     if is_plain(byte) { out.push(byte) } else { write_escape(out, byte) }
 }
 
+/// Appends a name as a path segment or a value in a query: all but letters, digits and `-._~` is
+/// percent-encoded.
+pub fn write_encoded_name(out: &mut Vec<u8>, name: &[u8]) {
+    name.iter().for_each(|&byte| write_filled(out, byte));
+}
+
 /// The reference to the same path with a slash.
 ///
 /// It is relative and starts with `./`: for every path it leads only to its own directory on the

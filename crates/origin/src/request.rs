@@ -7,6 +7,7 @@ use regatta_http::{
     conditional::RequestConditions,
     field::CopiedLines,
     h1::HeadFault,
+    negotiate::media_weight,
     target::{Path, Target, decode_path},
 };
 
@@ -40,6 +41,8 @@ pub enum Destination<'a> {
     Known {
         /// True: a document to show.
         document: bool,
+        /// True: JSON rather than HTML.
+        json: bool,
         /// `Authorization`
         authorization: Option<&'a [u8]>,
     },
@@ -75,9 +78,25 @@ impl<'a> Destination<'a> {
         if let Some(destination) = fields.get("sec-fetch-dest") {
             return [&b"document"[..], b"iframe", b"frame"].contains(&destination);
         }
-        let mut accepts = fields.iter().filter(|field| field.name.eq_ignore_ascii_case("accept"));
-        accepts.any(|field| field.value.split(|&b| b == b',').any(is_html))
+        accepts(fields).any(|value| value.split(|&b| b == b',').any(is_html))
     }
+
+    /// True if the fields say that JSON is better than HTML.
+    pub(crate) fn prefers_json(self) -> bool {
+        match self {
+            Self::Known { json, .. } => json,
+            Self::Fields(fields) => {
+                let weight = |of| media_weight(accepts(fields), of);
+                weight("application/json") > weight("text/html")
+            }
+        }
+    }
+}
+
+/// Values of `Accept`.
+fn accepts(fields: Fields<'_>) -> impl Iterator<Item = &[u8]> {
+    let lines = fields.iter().filter(|field| field.name.eq_ignore_ascii_case("accept"));
+    lines.map(|field| field.value)
 }
 
 /// True for a member of `Accept` that is `text/html`, whatever its parameters.
@@ -150,6 +169,7 @@ pub(crate) struct OwnedRequest {
     /// `If-Match`, `If-None-Match`, `Accept-Encoding`.
     lines: [CopiedLines; 3],
     document: bool,
+    json: bool,
 }
 
 impl OwnedRequest {
@@ -164,6 +184,7 @@ impl OwnedRequest {
         self.clear();
         self.method = Some(request.method);
         self.document = request.destination.is_document();
+        self.json = request.destination.prefers_json();
         (self.trailing_slash, self.hidden) = (path.trailing_slash, path.hidden);
         let text = &mut self.text;
         let mut keep = |bytes: &[u8]| {
@@ -212,7 +233,11 @@ impl OwnedRequest {
             conditions,
             range,
             accept_encoding,
-            destination: Destination::Known { document: self.document, authorization },
+            destination: Destination::Known {
+                document: self.document,
+                json: self.json,
+                authorization,
+            },
             expects_unknown: false,
             too_large: false,
         }
@@ -268,6 +293,7 @@ mod tests {
             "GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
             "HEAD /%61/./b%20c/?q=1 HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\nIf-Range: \"x\"\r\n\
              Accept: text/html\r\nAccept-Encoding: br\r\nAccept-Encoding: gzip;q=0\r\n\r\n",
+            "GET /a/?after=b HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n",
             "GET http://a HTTP/1.1\r\nHost: a\r\nIf-None-Match: \"a\r\nIf-None-Match: b\"\r\n\
              If-Match: *\r\nIf-Modified-Since: x\r\nIf-Unmodified-Since: y\r\n\r\n",
         ];
@@ -304,6 +330,7 @@ mod tests {
             };
             assert_eq!(dates(again.conditions), dates(request.conditions));
             assert_eq!(again.destination.is_document(), request.destination.is_document());
+            assert_eq!(again.destination.prefers_json(), request.destination.prefers_json());
             assert_eq!(again.destination.authorization(), request.destination.authorization());
             assert!(kept.text.len() <= text.len() + path.relative.len());
         }

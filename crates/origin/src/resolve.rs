@@ -25,6 +25,10 @@ enum Step {
     Clean,
     /// An index name in the directory that the path names.
     Index(u8),
+    /// The folder that the path names, without an index: whether it is there to be listed.
+    Folder,
+    /// The listing of that folder.
+    Listing,
     /// The page for navigations to paths that do not exist.
     Fallback,
     /// The file that a redirect names, and the status that it is sent with.
@@ -91,7 +95,7 @@ impl Search {
             return Resolved::Next(Self::at(Step::Itself));
         }
         if target.rules.index.is_empty() {
-            return Self::missing(target);
+            return Self::without_index(target);
         }
         Resolved::Next(Self::at(Step::Index(0)))
     }
@@ -100,6 +104,11 @@ impl Search {
     #[inline]
     pub(crate) fn is_itself(self) -> bool {
         self.step == Step::Itself
+    }
+
+    /// True if a listing of the folder is wanted, and no name is tried.
+    pub(crate) fn is_listing(self) -> bool {
+        self.step == Step::Listing
     }
 
     /// True if a rule names the file.
@@ -125,6 +134,8 @@ impl Search {
                 }
                 joined([path, b"/", index]);
             }
+            Step::Folder => joined([path, b"/", b""]),
+            Step::Listing => return Some(path),
             Step::Fallback => return Some(target.rules.fallback.as_bytes()),
             Step::Rule(_) => {
                 let file = target.redirects.file(path, room)?;
@@ -166,14 +177,19 @@ impl Search {
             (Step::Index(at), _) if usize::from(at) + 1 < index_names(target.rules) => {
                 Resolved::Next(Self::at(Step::Index(at + 1)))
             }
-            (Step::Itself | Step::Clean | Step::Index(_), _) => Self::missing(target),
+            (Step::Index(_), _) => Self::without_index(target),
+            (Step::Folder, None) => Resolved::Next(Self::at(Step::Listing)),
+            (Step::Itself | Step::Clean | Step::Folder | Step::Listing, _) => Self::missing(target),
         }
     }
 
     /// Role of a file of this name.
     pub(crate) fn role(self) -> Role {
         match self.step {
-            Step::Itself | Step::Clean | Step::Index(_) | Step::Rule(Status::OK) => Role::Itself,
+            Step::Itself | Step::Clean | Step::Index(_) | Step::Folder | Step::Listing => {
+                Role::Itself
+            }
+            Step::Rule(Status::OK) => Role::Itself,
             Step::Rule(status) => Role::Instead(status),
             Step::Fallback => Role::Fallback,
             Step::NotFound => Role::Instead(Status::NOT_FOUND),
@@ -186,6 +202,7 @@ impl Search {
             Step::Itself => "the path itself",
             Step::Clean => "the path with .html (content.clean_urls)",
             Step::Index(_) => "an index name (content.index)",
+            Step::Folder | Step::Listing => "the folder to list (content.listing)",
             Step::Fallback => "what answers navigations (content.fallback)",
             Step::Rule(_) => "the file that a rule names (redirects)",
             Step::NotFound => "the body of 404 responses (content.not_found)",
@@ -194,6 +211,16 @@ impl Search {
 
     const fn at(step: Step) -> Self {
         Self { step, directory: false }
+    }
+
+    /// No index answers for a folder, if it is one.
+    fn without_index<F>(target: &Target<'_>) -> Resolved<F> {
+        match target.path.relative {
+            _ if !target.rules.listing => Self::missing(target),
+            // The root is there.
+            [] => Resolved::Next(Self::at(Step::Listing)),
+            _ => Resolved::Next(Self::at(Step::Folder)),
+        }
     }
 
     fn missing<F>(target: &Target<'_>) -> Resolved<F> {

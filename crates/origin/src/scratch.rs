@@ -1,6 +1,6 @@
 //! Resources shared by the connections of one worker: buffers, the formatted date, boundaries.
 use crate::{
-    BodyFiles, Deriver, READ_BYTES_MAX, ReleaseSource, input::Input, location::Room,
+    BodyFiles, Deriver, Lister, READ_BYTES_MAX, ReleaseSource, input::Input, location::Room,
     ongoing::Ongoing, releases::Releases,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
@@ -143,6 +143,8 @@ pub struct Scratch<F> {
     pub(crate) files: Arc<BodyFiles>,
     /// Source of forms and digests of files, if there is one.
     pub(crate) deriver: Option<Arc<dyn Deriver<F>>>,
+    /// Source of listings of folders, if there is one.
+    pub(crate) lister: Option<Arc<dyn Lister>>,
     /// Field sections of earlier requests.
     pub(crate) seen: RefCell<Seen>,
     second: Cell<u64>,
@@ -174,6 +176,7 @@ impl<F> Scratch<F> {
             exchanges: Arc::default(),
             files: Arc::default(),
             deriver: None,
+            lister: None,
             seen: RefCell::default(),
             second: Cell::new(0),
             date: Cell::new(date::format(0)),
@@ -199,6 +202,12 @@ impl<F> Scratch<F> {
     #[must_use]
     pub fn deriving(self, deriver: Option<Arc<dyn Deriver<F>>>) -> Self {
         Self { deriver, ..self }
+    }
+
+    /// Takes listings of folders from this source.
+    #[must_use]
+    pub fn listing(self, lister: Option<Arc<dyn Lister>>) -> Self {
+        Self { lister, ..self }
     }
 
     /// Keeps at most 32 KiB from now on, not 2 MiB: the unit has one connection at a time.

@@ -343,6 +343,8 @@ pub struct ContentRules {
     pub fallback_for_all: bool,
     /// The body of 404 responses; empty is none.
     pub not_found: Box<str>,
+    /// List folders without an index ([`crate::Lister`]).
+    pub listing: bool,
     /// Serve `name.br`, `name.zst`, `name.gz` for `name` to clients that accept them.
     pub precompressed: bool,
     /// Send text files without siblings compressed, once that is done ([`crate::Deriver`]).
@@ -376,6 +378,7 @@ impl Default for ContentRules {
             fallback: "".into(),
             fallback_for_all: false,
             not_found: "404.html".into(),
+            listing: false,
             precompressed: true,
             compress: false,
             coded_names: false,
@@ -495,13 +498,7 @@ impl ContentRules {
     /// True if the file of this name holds rules, compressed or not.
     #[inline]
     pub(crate) fn holds_rules(&self, name: &[u8]) -> bool {
-        self.rules_files
-            && RULES_FILES.iter().any(|file| {
-                name.strip_prefix(file.as_bytes()).is_some_and(|rest| {
-                    let sibling = |coding: Coding| coding.suffix().as_bytes() == rest;
-                    rest.is_empty() || Coding::ALL.into_iter().any(sibling)
-                })
-            })
+        self.rules_files && is_rules_file(name)
     }
 
     /// These rules with another list of index names.
@@ -510,6 +507,16 @@ impl ContentRules {
         self.index = names.iter().map(|&name| name.to_owned().into_boxed_str()).collect();
         self
     }
+}
+
+/// True for the name of a file with rules, compressed or not.
+pub(crate) fn is_rules_file(name: &[u8]) -> bool {
+    RULES_FILES.iter().any(|file| {
+        name.strip_prefix(file.as_bytes()).is_some_and(|rest| {
+            let sibling = |coding: Coding| coding.suffix().as_bytes() == rest;
+            rest.is_empty() || Coding::ALL.into_iter().any(sibling)
+        })
+    })
 }
 
 const TYPES: [(&str, &str); 30] = [

@@ -2,6 +2,7 @@
 use crate::{Digest, TagFacts};
 use alloc::{boxed::Box, vec::Vec};
 use regatta_op::{Coding, FileId, Modified};
+use siphasher::sip::SipHasher24;
 
 /// The tag of a file's content. In quotes it has 64 bits, made from these facts of the file, and
 /// the coding's name.
@@ -65,6 +66,11 @@ fn quoted(bits: u128, digits: u32, coding: Option<Coding>) -> Box<[u8]> {
 
 fn weak(tag: &[u8]) -> Box<[u8]> {
     [b"W/", tag].concat().into()
+}
+
+/// The tag of these bytes, which are no file's. Equal bytes have one tag on every machine.
+pub(crate) fn etag_of_bytes(bytes: &[u8]) -> Box<[u8]> {
+    quoted(u128::from(SipHasher24::new().hash(bytes)), 11, None)
 }
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.";

@@ -8,6 +8,7 @@ use crate::{
     examine,
     front::Trust,
     listens::{TLS, speaks_http2},
+    listing::PromptLister,
     log::{SKIP_KEY, SkippedPaths},
     messages,
     site::Builder,
@@ -18,7 +19,7 @@ use regatta_op::OpenReq;
 use regatta_origin::{Decision, Explanation, ListenerClass, Peer};
 use regatta_sys::{OpenRules, clock, open_below, process::set_user, socket::UNIX};
 use serde_json::json;
-use std::{fmt::Write as _, net::SocketAddr};
+use std::{fmt::Write as _, net::SocketAddr, sync::Arc};
 
 /// Request to explain.
 #[derive(Clone, Debug)]
@@ -55,10 +56,13 @@ pub fn run(request: &ExplainRequest, sources: &Sources<'_>) -> Result<Explanatio
     let (builder, of_hosts) =
         Builder::new(&config.said.settings, &config.plain, config.hosts, &found.releases);
     let site = builder.first(of_hosts, &found.releases);
-    let mut open = |req: &OpenReq| open_below(&found.root, req, rules);
+    let root = Arc::new(found.root);
+    let lister = Arc::new(PromptLister { root: Arc::clone(&root), rules });
+    let mut open = |req: &OpenReq| open_below(&root, req, rules);
     let over_tls = request.https || of_https(&request.target).is_some();
     let class = if over_tls { TLS } else { ListenerClass::CLEAR };
-    let mut explained = regatta_origin::explain(&bytes, class, &mut open, &site, clock::now());
+    let now = clock::now();
+    let mut explained = regatta_origin::explain(&bytes, class, &mut open, Some(lister), &site, now);
     if request.http2 {
         explained = over_http2(explained, &config.said.settings, class);
     }

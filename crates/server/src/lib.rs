@@ -21,6 +21,7 @@ pub mod handover;
 mod heartbeat;
 pub mod idle;
 mod listens;
+mod listing;
 pub mod log;
 pub mod machine;
 mod master;

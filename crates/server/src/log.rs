@@ -24,6 +24,7 @@ pub use error::ErrorLog;
 pub use file::{LogDestination, LogFault, LogFile, Owner};
 pub(crate) use file::{make, try_opening};
 pub use format::Format;
+pub(crate) use format::rfc3339_stamp;
 pub use sink::{
     AccessLog, AccessLogOptions, BUFFER_AGE_MS_MAX, BUFFER_BYTES_MAX, FAULT_MS_MIN, LogSink,
 };

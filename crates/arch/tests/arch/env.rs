@@ -47,7 +47,7 @@ pub(crate) fn env(
     Env {
         classes: vec![ListenerClass::CLEAR; sockets.len()],
         sockets,
-        root: Root::open(root).unwrap(),
+        root: Arc::new(Root::open(root).unwrap()),
         root_channels: shares.iter().map(|_| Channel::pair().unwrap().0).collect(),
         releases: Releases::new(1, Box::new(|_, _, _| Arc::default())),
         rules: OpenRules::default(),
@@ -55,6 +55,7 @@ pub(crate) fn env(
         links: Box::new(ClearHttp1),
         files: Arc::default(),
         deriver: None,
+        lister: None,
         arena: Arena::create(words.words(), slots),
         bells: shares.iter().map(|_| Bell::new().unwrap()).collect(),
         shares,

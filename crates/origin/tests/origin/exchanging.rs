@@ -12,7 +12,7 @@ fn request<'a>(path: &'a str, conditions: &'a RequestConditions<'a>) -> Request<
         conditions,
         range: None,
         accept_encoding: FieldLines::one(b"br"),
-        destination: Destination::Known { document: true, authorization: None },
+        destination: Destination::Known { document: true, json: false, authorization: None },
         expects_unknown: false,
         too_large: false,
     }

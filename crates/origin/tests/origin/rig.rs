@@ -316,7 +316,7 @@ impl Rig {
     pub(crate) fn explain(&self, request: &str) -> (Vec<String>, String) {
         let open = &mut |req: &OpenReq| self.open(req);
         let clear = ListenerClass::CLEAR;
-        let explained = explain(request.as_bytes(), clear, open, &self.site, self.now());
+        let explained = explain(request.as_bytes(), clear, open, None, &self.site, self.now());
         let decisions = explained.decisions.iter().map(ToString::to_string).collect();
         (decisions, String::from_utf8(explained.head).unwrap())
     }

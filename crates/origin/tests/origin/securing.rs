@@ -128,7 +128,7 @@ fn explanations_know_the_listener() {
     let explained = |path: &str, class| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
         let mut open = |req: &regatta_op::OpenReq| rig.open(req);
-        let explained = explain(request.as_bytes(), class, &mut open, &rig.site, rig.now());
+        let explained = explain(request.as_bytes(), class, &mut open, None, &rig.site, rig.now());
         rig.class.set(class);
         let sent = ask(&rig, &request);
         let head = String::from_utf8(explained.head).unwrap();
@@ -168,7 +168,7 @@ fn explanations_have_the_order_that_is_sent() {
         ] {
             let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
             let mut open = |req: &regatta_op::OpenReq| rig.open(req);
-            let made = explain(request.as_bytes(), class, &mut open, &rig.site, rig.now());
+            let made = explain(request.as_bytes(), class, &mut open, None, &rig.site, rig.now());
             let orders = made.decisions.iter().filter(|decision| decision.about == "hsts");
             let orders: Vec<&str> = orders.map(|decision| &*decision.says).collect();
             assert_eq!(orders, Vec::from_iter(expected), "{path} {fields} {hsts_s}");

@@ -158,3 +158,82 @@ pub(crate) fn page_for_not_found_is_a_setting(variant: &Variant) {
     let server = serve_root(variant, &site.root(), &["content.not_found=nowhere.html"]);
     assert_ne!(server.connect().get("/missing").expect(404).body, b"the default");
 }
+
+/// Names that a page or a terminal could misread.
+const ODD_NAMES: [&str; 5] =
+    ["<img src=x>.txt", "a\"b'c&d.txt", "line\nbreak.txt", "\u{202e}txt.exe", "per%20cent?#.txt"];
+
+pub(crate) fn folders_are_listed(variant: &Variant) {
+    let site = Site::with(&[
+        ("pub/plain.txt", "plain"),
+        ("pub/sub/inner.txt", "inner"),
+        ("pub/app.js", "code"),
+        ("pub/app.js.br", "coded"),
+        ("pub/.env", "secret"),
+        ("indexed/index.html", "index"),
+        ("denied/file", "x"),
+    ]);
+    ODD_NAMES.iter().for_each(|name| site.put(&format!("pub/{name}"), name));
+    site.link("pub/link.txt", "plain.txt");
+    site.mode("denied", 0);
+    assert!(site.node("pub/fifo", FileType::Fifo, 0), "a FIFO");
+    let mut client = serve_root(variant, &site.root(), &["content.listing=true"]).client();
+    let json = [("Accept", "application/json")];
+    let listing = client.ask("GET", "/pub/", &json).expect(200);
+    assert_eq!(listing.must("Content-Type"), "application/json");
+    let found: Value = serde_json::from_slice(&listing.body).expect("JSON");
+    let mut names: Vec<&str> = ODD_NAMES.into_iter().chain(["app.js", "plain.txt"]).collect();
+    names.sort_unstable();
+    names.insert(0, "sub");
+    let entries = found["entries"].as_array().expect("a list");
+    assert!(entries.iter().map(|entry| &entry["name"]).eq(&names), "{found:#}");
+    for entry in entries.iter().filter(|entry| entry["type"] == "file") {
+        let href = entry["href"].as_str().expect("text");
+        let file = client.get(&format!("/pub/{href}")).expect(200);
+        assert_eq!(entry["size"].as_u64(), Some(file.body.len() as u64), "{entry}");
+    }
+    let page = client.get("/pub/").expect(200);
+    assert_eq!(page.must("Content-Type"), "text/html; charset=utf-8");
+    assert_eq!(page.must("Cache-Control"), "no-cache");
+    assert!(page.lists("Vary", "Accept") && page.must("X-Content-Type-Options") == "nosniff");
+    assert!(page.must("Content-Security-Policy").starts_with("default-src 'none'"));
+    let text = page.text();
+    assert!(text.contains("&lt;img src=x&gt;.txt") && !text.contains("<img"), "{text}");
+    assert!(text.contains("line\\u{a}break") && !text.contains('\u{202e}'), "{text}");
+    assert!(!text.contains("link.txt") && !text.contains("fifo"), "{text}");
+    client.ask("GET", "/pub/", &[("If-None-Match", page.must("ETag"))]).expect(304);
+    let head = client.ask("HEAD", "/pub/", &[]).expect(200);
+    assert_eq!(head.must("Content-Length"), page.body.len().to_string());
+    check_location(&client.get("/pub"), "/pub", "/pub/");
+    let root = client.get("/").expect(200).text();
+    assert!(root.contains("href=\"pub/\"") && !root.contains("denied"), "{root}");
+    client.get("/indexed/").expect(200).has(b"index");
+    client.get("/denied/").expect(403);
+    for target in ["/none/", "/pub/plain.txt/", "/pub/.git/", "/pub/link.txt/"] {
+        client.get(target).expect(404);
+    }
+}
+
+pub(crate) fn long_listings_have_pages(variant: &Variant) {
+    let site = Site::new();
+    (0..1_003).for_each(|number| site.put(&format!("{number:04} &.txt"), ""));
+    site.folder("zz");
+    let mut client = serve_root(variant, &site.root(), &["content.listing=true"]).client();
+    let (mut target, mut found) = ("/".to_owned(), Vec::new());
+    for count in [1_000, 4] {
+        let answer = client.ask("GET", &target, &[("Accept", "application/json")]).expect(200);
+        let page: Value = serde_json::from_slice(&answer.body).expect("JSON");
+        let entries = page["entries"].as_array().expect("a list");
+        assert_eq!(entries.len(), count);
+        found.extend(entries.iter().map(|entry| entry["name"].as_str().expect("text").to_owned()));
+        let link = page["next"].as_str();
+        assert_eq!(link.is_some(), count == 1_000);
+        let next = format!("/{}", link.unwrap_or_default());
+        let html = client.get(&target).expect(200).text();
+        let links = html.contains(&format!("rel=\"next\" href=\"{}\"", &next[1..]));
+        assert_eq!(links, count == 1_000);
+        target = next;
+    }
+    assert_eq!((found.remove(0).as_str(), found.len()), ("zz", 1_003));
+    assert!(found.is_sorted(), "{found:?}");
+}

@@ -38,7 +38,8 @@ const ALWAYS: Set = cases! {
     config: precedence;
     content: index_of_a_folder index_is_a_list index_that_is_a_folder helpers_that_are_no_files
         clean_urls fallback_for_navigations fallback_for_all no_fallback_for_assets
-        own_page_for_not_found page_for_not_found_is_a_setting;
+        own_page_for_not_found page_for_not_found_is_a_setting folders_are_listed
+        long_listings_have_pages;
     counters: of_replies of_the_cache of_the_ends_of_connections of_a_worker_that_died
         calls_of_a_hit;
     deploys: by_a_link by_moving rules_belong_to_the_root what_is_new_is_waited_for

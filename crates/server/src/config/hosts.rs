@@ -112,6 +112,7 @@ fn rules_of(settings: &Settings) -> ContentRules {
         fallback: file("content.fallback"),
         fallback_for_all: settings.text("content.fallback_for") != "documents",
         not_found: file("content.not_found"),
+        listing: settings.flag("content.listing"),
         precompressed: settings.flag("content.precompressed"),
         compress: settings.flag("content.compress"),
         coded_names: settings.flag("content.coded_names"),

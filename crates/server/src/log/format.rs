@@ -346,7 +346,7 @@ fn ncsa_stamp(unix: u64) -> [u8; 26] {
 }
 
 /// `1994-11-06T08:49:37Z`
-pub(super) fn rfc3339_stamp(unix: u64) -> [u8; 20] {
+pub(crate) fn rfc3339_stamp(unix: u64) -> [u8; 20] {
     const MONTHS: [&[u8; 3]; 12] = [
         b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
         b"Dec",

@@ -12,6 +12,7 @@ use crate::{
     findings::Handed,
     first_use::{self, FirstUse},
     front::Front,
+    listing::{Builders, Listings},
     log::{
         self, AccessLog, AccessLogOptions, ErrorLog, Format, LOGS, LogDestination, LogFault, Owner,
         SKIP_KEY, SkippedPaths,
@@ -24,7 +25,8 @@ use crate::{
     tls::TlsFront,
 };
 use regatta_arch::{
-    Env, Units, layout::ListenPlace, options::Settings, releases::Releases, shared::SharedState,
+    Env, FolderLister, Units, layout::ListenPlace, options::Settings, releases::Releases,
+    shared::SharedState,
 };
 use regatta_metrics::Arena;
 use regatta_origin::{BodyFiles, Deriver, ListenerClass, Site, TagFacts};
@@ -102,7 +104,8 @@ pub(super) fn prepare(
     }
     let (asked, sockets, addresses) = listen(&mut config, &found, generations, &errors, tries)?;
     let admin = Admin::new(&config, &errors, generations, tries)?;
-    let (opener, log_errors, deriver) = (Arc::clone(&access), errors.clone(), deriver(&config));
+    let (opener, log_errors) = (Arc::clone(&access), errors.clone());
+    let (deriver, lister) = (deriver(&config), lister(&config));
     let (wanted, builder, site) = sites(&mut config, &found, &addresses);
     let (hosts, build) = (wanted.len(), Arc::clone(&builder));
     let build = move |host: usize, change: u64, text: &[u8]| build.build(host, change, text);
@@ -117,7 +120,7 @@ pub(super) fn prepare(
         sockets,
         classes: config.layout.classes,
         shares: config.layout.shares,
-        root: found.root,
+        root: Arc::new(found.root),
         releases: Releases::new(hosts, Box::new(build)),
         root_channels,
         rules: OpenRules { symlinks: settings.flag("content.symlinks") },
@@ -125,6 +128,7 @@ pub(super) fn prepare(
         links: Box::new(front.clone()),
         files: Arc::new(body_files(&settings, workers)),
         deriver,
+        lister,
         shared: None, // made by the keeper
         arena,
         bells,
@@ -162,6 +166,16 @@ fn deriver(config: &Config) -> Option<Arc<dyn Deriver<StaticFile>>> {
         return None;
     }
     Some(Arc::new(FirstUse::new(config.layout.shares.len())))
+}
+
+/// Source of listings, if a host has them.
+fn lister(config: &Config) -> Option<Arc<dyn FolderLister>> {
+    let is_wanted = config.hosts.iter().any(|host| host.content.listing);
+    // Workers that may have a thread for compression may have others.
+    let forks = first_use::obstacle(config.settings(), config.architecture.driver).is_some();
+    let builder = if forks { Builders::Children } else { Builders::Threads };
+    let rules = OpenRules { symlinks: config.settings().flag("content.symlinks") };
+    is_wanted.then(|| Arc::new(Listings::new(builder, rules)) as Arc<dyn FolderLister>)
 }
 
 /// Decisions about connections, and their encryption.

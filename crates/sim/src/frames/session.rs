@@ -376,7 +376,7 @@ impl<F: File> FramesSession<F> {
             conditions: &RequestConditions::default(),
             range: None,
             accept_encoding: FieldLines::ABSENT,
-            destination: Destination::Known { document: false, authorization: None },
+            destination: Destination::Known { document: false, json: false, authorization: None },
             expects_unknown: false,
             too_large: false,
         };

@@ -7,7 +7,7 @@ use crate::{
     drive::FileCx,
 };
 use regatta_metrics::Tally;
-use regatta_origin::{Cache, Scratch};
+use regatta_origin::{Cache, Lister, Scratch};
 use regatta_sys::{Root, StaticFile, affinity, clock, crew::Member, heap};
 use std::{os::fd::AsFd, process, sync::Arc};
 
@@ -139,21 +139,23 @@ impl<'a> Own<'a> {
             }),
         };
         // Where all share a table of descriptors, the root has a number for each of them.
-        let root = match member {
+        let root: &'a Arc<Root> = match member {
             None => &env.root,
             Some(member) => {
                 let own = || env.root.try_clone().inspect(|root| member.claim(root.as_fd()));
                 let root = member.acquire(own).map_err(WorkError::Root)?;
                 // Once per process, as its place in the crew.
-                Box::leak(Box::new(root))
+                Box::leak(Box::new(Arc::new(root)))
             }
         };
         let scratch = Scratch::new(env.site.boundary_key ^ mark(clock::nanos(), at, unit));
         let scratch = scratch.following(env.releases.source()).counting(Arc::clone(&env.files));
         if unit == 0 {
             env.deriver.iter().for_each(|deriver| deriver.start());
+            env.lister.iter().for_each(|lister| lister.start(root, member));
         }
-        let scratch = scratch.deriving(env.deriver.clone());
+        let lister = env.lister.clone().map(|lister| lister as Arc<dyn Lister>);
+        let scratch = scratch.deriving(env.deriver.clone()).listing(lister);
         Ok(Self { env, process, unit, root, tally, log, scratch })
     }
 

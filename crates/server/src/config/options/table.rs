@@ -332,8 +332,23 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::List,
         "index.html",
         "File names tried for a directory, in this order.",
-        "The first that exists is served. If none does, the answer is 404: there are no directory \
-         listings.",
+        "The first that exists is served. If none does, the folder is listed (content.listing), or \
+         the answer is 404.",
+    ),
+    option(
+        "content.listing",
+        Kind::Bool,
+        "false",
+        "Whether folders without an index file are listed.",
+        "As a page, or as JSON for requests with Accept: application/json (docs/operating.md). A \
+         page has 1,000 names: folders first, then files, each in the order of their bytes. Names \
+         that are not served are not shown: hidden ones, links that are not followed, special \
+         files, and files that the user of the workers cannot read. Nor are files with rules, \
+         precompressed siblings, and paths that need another password than the folder. A thread, \
+         or a child process where workers fork, reads the folder outside of event loops, at the \
+         lowest priority. A page is reused for a second. Each worker builds 4 pages at once, or 1 \
+         where workers fork, and keeps 8, of 1 MiB at most. A folder of more than 1,000,000 names \
+         is not listed: 500.",
     ),
     option(
         "content.clean_urls",
