@@ -43,7 +43,7 @@ const DOCUMENTS: &str = "deploy/grafana.json docs/commands.md docs/from-nginx.md
     docs/hosts.md docs/logging.md docs/metrics.md docs/operating.md docs/rules.md \
     docs/tls.md";
 /// Documents in /usr/share/doc/regatta-lab.
-const LAB_DOCUMENTS: &str = "crates/lab/assets/echarts-NOTICE docs/environments.md docs/lab.md \
+const LAB_DOCUMENTS: &str = "crates/load/assets/echarts-NOTICE docs/environments.md docs/lab.md \
     docs/load.md docs/workload.md";
 /// Files for systemd and logrotate.
 const UNITS: [&str; 5] = [
@@ -151,7 +151,7 @@ fn deb(folder: &Path, server: &Path, lab: &Path) -> Result<(), TaskError> {
     }
     let mut copyright = read(&debian.join("copyright"))?;
     for (name, path) in
-        [("Expat", "LICENSE-MIT"), ("BSD-3-clause", "crates/lab/assets/echarts-LICENSE-d3")]
+        [("Expat", "LICENSE-MIT"), ("BSD-3-clause", "crates/load/assets/echarts-LICENSE-d3")]
     {
         copyright += &license(name, &read(&project_root().join(path))?);
     }

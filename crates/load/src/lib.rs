@@ -9,6 +9,7 @@ pub mod engine;
 #[cfg(test)]
 use regatta_testkit::folder;
 mod number;
+pub mod page;
 pub mod workload;
 
 use clap::{Args, Command};

@@ -15,25 +15,19 @@ use crate::stats::{self, Interval};
 use crate::units::{date, filled, real, show};
 use crate::{claims, race};
 use regatta_load::engine::Fate;
+use regatta_load::page::render;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 const PAGE: &str = include_str!("../../assets/report.html");
 const MARKDOWN: &str = include_str!("../../assets/report.md");
-const STYLE: &str = include_str!("../../assets/report.css");
-/// The page's script: what all charts share, the kinds of charts, the start.
-pub(super) const SCRIPTS: &[&str] = &[
-    include_str!("../../assets/report/base.js"),
-    include_str!("../../assets/report/curves.js"),
+/// Kinds of charts that only these pages have.
+pub(super) const KINDS: &[&str] = &[
     include_str!("../../assets/report/papers.js"),
     include_str!("../../assets/report/rows.js"),
     include_str!("../../assets/report/heat.js"),
-    include_str!("../../assets/report/seconds.js"),
-    include_str!("../../assets/report/spectrum.js"),
     include_str!("../../assets/report/matrix.js"),
-    include_str!("../../assets/report/start.js"),
 ];
-const ECHARTS: &str = include_str!("../../assets/echarts.min.js");
 
 pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
     let figures = figures(report);
@@ -43,14 +37,7 @@ pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
         .collect();
     let name = &report.run.experiment.name;
     let data = json!({ "name": name, "arms": report.arms, "figures": drawings });
-    // `<` would end the script where it stands.
-    let data = data.to_string().replace('<', "\\u003c");
-    let mut values = values(report, &figures);
-    values["css"] = STYLE.into();
-    values["echarts"] = ECHARTS.into();
-    values["script"] = SCRIPTS.concat().into();
-    values["data"] = data.into();
-    filled("report.html", PAGE, &values)
+    render("report.html", PAGE, values(report, &figures), &data, KINDS)
 }
 
 pub(crate) fn markdown(report: &Report<'_>) -> Result<String, String> {

@@ -7,15 +7,12 @@ use super::gathered::{Valid, middles};
 use crate::analysis::CellSummary;
 use crate::experiment::RATE;
 use crate::record::{Record, Second};
-use crate::stats::count;
 use crate::trial::numbers::BEYOND_MIN;
 use crate::units::{real, show};
 use regatta_load::engine::{Row, Spectrum};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Points of a spectrum in each factor of ten of 1/(1 - quantile).
-const POINTS: f64 = 8.0;
 /// Size classes of files, as `regatta load` tells them apart.
 pub(super) const CLASSES: [&str; 5] =
     ["below 1 KiB", "1 to 10 KiB", "10 to 100 KiB", "100 KiB and more", "of unknown size"];
@@ -74,9 +71,9 @@ impl Report<'_> {
         let (mut lines, mut least) = (Vec::new(), f64::INFINITY);
         for one in cells {
             let Some(spectrum) = self.valid(&one.cell).and_then(of) else { continue };
-            let points = points(&spectrum);
+            let points = spectrum.curve();
             if points.len() > 2 {
-                least = least.min(samples(&spectrum));
+                least = least.min(real(spectrum.samples()));
                 lines.push(json!({ "arm": self.arm(&one.cell), "points": points }));
             }
         }
@@ -91,7 +88,7 @@ impl Report<'_> {
         let spread = |one: &&CellSummary| {
             let spectrum = &self.valid(&one.cell)?.latency;
             let (half, most) = (spectrum.at(0.5), spectrum.at(0.999));
-            let known = samples(spectrum) * 0.001 >= BEYOND_MIN && !most.censored;
+            let known = real(spectrum.samples()) * 0.001 >= BEYOND_MIN && !most.censored;
             let times = real(most.ns) / real(half.ns.max(1));
             known.then(|| (one.cell.name(), real(most.ns) / 1e6, times))
         };
@@ -224,27 +221,6 @@ impl Report<'_> {
             figure.drawn(drawing).chosen("trial", choices)
         })
     }
-}
-
-/// Requests that a spectrum is made of, also those that never came back.
-fn samples(spectrum: &Spectrum) -> f64 {
-    real(spectrum.times.count() + spectrum.censored)
-}
-
-/// `[1/(1 - quantile), ms]` up to the last sample, or to the first that never came back.
-fn points(spectrum: &Spectrum) -> Vec<[f64; 2]> {
-    let all = samples(spectrum);
-    let mut points = Vec::new();
-    // Below the lower quartile there is little to see, and it would flatten the rest.
-    for step in 1..200 {
-        let beyond = 10_f64.powf(count(step) / POINTS);
-        let found = spectrum.at(1.0 - 1.0 / beyond);
-        if beyond > all || found.censored {
-            break;
-        }
-        points.push([beyond, real(found.ns) / 1e6]);
-    }
-    points
 }
 
 fn run(warm: f64, series: &[Second], rows: &[Row]) -> Value {

@@ -47,7 +47,7 @@ fn the_page_is_whole_offline_and_small() {
     let run = synthetic(TEXT, &metrics);
     let page = page::page(&Report::of(&run)).unwrap();
     assert!(page.len() < 3_000_000, "{}", page.len());
-    let ours = page.replace(include_str!("../../assets/echarts.min.js"), "");
+    let ours = page.replace(regatta_load::page::ECHARTS, "");
     for outside in ["src=\"http", "href=\"http", "@import", "url(http", "fetch("] {
         assert!(!ours.contains(outside), "{outside}");
     }
@@ -64,7 +64,7 @@ fn the_page_is_whole_offline_and_small() {
 #[test]
 fn every_figure_that_the_page_draws_has_a_kind_that_it_knows() {
     let run = synthetic(TEXT, &metrics);
-    let script = page::SCRIPTS.concat();
+    let script = regatta_load::page::script(page::KINDS);
     let figures = page::figures(&Report::of(&run));
     assert!(figures.len() >= 6, "{}", figures.len());
     // Each drawing can be saved as numbers, and the page's own check asks for them.

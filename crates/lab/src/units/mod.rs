@@ -2,11 +2,7 @@
 
 use crate::stats::count;
 use indicatif::HumanFloatCount;
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use minijinja::{Environment, Error};
-use regatta_http::date::civil_from_days;
-use serde::Serialize;
+pub(crate) use regatta_load::page::{date, escaped, filled, quoted};
 use std::fmt::Display;
 use std::fs::{self, FileType};
 use std::io;
@@ -79,64 +75,12 @@ pub(crate) fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds since 1970 as `2026-08-21 14:05 UTC`.
-pub(crate) fn date(unix_ms: u64) -> String {
-    let seconds = i64::try_from(unix_ms / 1_000).unwrap_or(i64::MAX);
-    let (year, month, day) = civil_from_days(seconds / 86_400);
-    let (hour, minute) = (seconds % 86_400 / 3_600, seconds % 3_600 / 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
-}
-
-/// Fills a template with values. If its name ends in `.html` they are text, not HTML. In others a
-/// line of nothing but a tag leaves nothing, and the filters `cell`, `toml` and `xml` make a text
-/// fit into a table, TOML or XML. `fixed` is a number with the given decimals.
-pub(crate) fn filled(name: &str, text: &str, values: &impl Serialize) -> Result<String, String> {
-    let fill = || -> Result<String, Error> {
-        let mut environment = Environment::new();
-        if !name.ends_with(".html") {
-            let mut syntax = SyntaxConfig::builder();
-            environment.set_syntax(syntax.trim_blocks(true).keep_trailing_newline(true).build()?);
-        }
-        environment.add_filter("cell", |text: String| escaped(&text));
-        environment.add_filter("toml", |text: String| quoted(&text));
-        environment.add_filter("xml", |text: String| xml(&text));
-        environment.add_filter("fixed", |of: f64, digits: usize| format!("{of:.digits$}"));
-        environment.render_named_str(name, text, Serde(values))
-    };
-    fill().map_err(|error| error.to_string())
-}
-
-/// Text that does not end its cell.
-pub(crate) fn escaped(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ").trim().to_owned()
-}
-
-pub(crate) fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
-}
-
-fn xml(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text.replace('"', "&quot;").replace(char::is_control, " ")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{date, minutes};
+    use super::minutes;
 
     #[test]
     fn times_are_said_in_what_suits_them() {
         assert_eq!([45.0, 600.0, 10_800.0].map(minutes), ["45 s", "10 min", "3 h"]);
-    }
-
-    #[test]
-    fn dates() {
-        for (ms, text) in [
-            (0, "1970-01-01 00:00 UTC"),
-            (951_782_400_000, "2000-02-29 00:00 UTC"),
-            (1_795_306_796_961, "2026-11-22 00:19 UTC"),
-        ] {
-            assert_eq!(date(ms), text);
-        }
     }
 }

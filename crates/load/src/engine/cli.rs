@@ -6,6 +6,7 @@ use super::fate::Fate;
 use super::models::{Closed, Open, Sessions};
 use super::options::{LoadOptions, Model};
 use super::outcome::{Kernel, Outcome};
+use super::page;
 use super::plan::Plan;
 use super::play::{self, Beside, TURN, Times};
 use super::report;
@@ -48,7 +49,7 @@ pub fn run(options: &LoadOptions) -> u8 {
             return USAGE;
         }
     };
-    let files = [&options.hgrm, &options.csv].into_iter().flatten();
+    let files = [&options.hgrm, &options.csv, &options.html].into_iter().flatten();
     let unwritable: Vec<String> = files.filter_map(|path| writable(path).err()).collect();
     if !unwritable.is_empty() {
         unwritable.iter().for_each(|problem| say(problem));
@@ -57,10 +58,12 @@ pub fn run(options: &LoadOptions) -> u8 {
     let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
     let stop = AtomicBool::new(false);
     let bar = progress(&plan.options);
+    let mut errors = 0;
     let mut tell = |row: &Row| {
+        errors += row.errors;
         bar.set_position(row.second + 1);
         bar.set_prefix(rates(row));
-        bar.set_message(state(row));
+        bar.set_message(state(row, errors));
     };
     let mut watch = Watch { stop: &stop, signals: signals.as_ref(), tell: &mut tell };
     let outcome = perform(&plan, &mut watch);
@@ -81,6 +84,9 @@ fn publish(options: &LoadOptions, outcome: &Outcome) -> Result<(), String> {
     }
     if let Some(path) = &options.csv {
         write_whole(path, &report::csv(outcome))?;
+    }
+    if let Some(path) = &options.html {
+        write_whole(path, &page::html(outcome)?)?;
     }
     let text = if options.json {
         let mut text = serde_json::to_string_pretty(outcome).map_err(|error| error.to_string())?;
@@ -110,12 +116,15 @@ fn say(problem: &str) {
     let _ = writeln!(io::stderr(), "regatta load: {problem}");
 }
 
-/// The progress of one load, on standard error; silent when that is no terminal.
+/// The progress of one load, on standard error; silent when that is no terminal, or when programs
+/// read the result.
 fn progress(options: &LoadOptions) -> ProgressBar {
     let warm_up = options.warm_up.unwrap_or_default();
     let seconds = options.duration.map(|time| (time + warm_up).as_secs());
-    let target =
-        if options.progress { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let target = match options.progress && !options.json {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
     let style = match seconds {
         Some(_) => ProgressStyle::with_template("{bar:20} {pos}/{len} s  {prefix}\n{msg}"),
         None => ProgressStyle::with_template("{spinner} {pos} s  {prefix}\n{msg}"),
@@ -128,14 +137,15 @@ fn rates(row: &Row) -> String {
     format!("offered {}/s, good {}/s", row.offered, row.good)
 }
 
-fn state(row: &Row) -> String {
+/// Times of the last second, and `errors` of all seconds so far.
+fn state(row: &Row, errors: u64) -> String {
     let sessions = match row.sessions {
         0 => String::new(),
         sessions => format!(", {sessions} sessions"),
     };
     let [p50, p99] = [row.p50_ns, row.p99_ns].map(|ns| short(ns as f64));
-    let (errors, in_flight) = (row.errors, row.in_flight);
-    format!("p50 {p50}, p99 {p99}, errors {errors}, in flight {in_flight}{sessions}")
+    let in_flight = row.in_flight;
+    format!("p50 {p50}, p99 {p99}, {errors} errors, {in_flight} in flight{sessions}")
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -474,7 +484,7 @@ mod tests {
             ..Row::default()
         };
         let first = format!("{:20} 86400/86400 s  {}", "", rates(&row));
-        let second = state(&row);
+        let second = state(&row, 1_234_567_890);
         assert!(first.len() <= 80 && second.len() <= 80, "{first}\n{second}");
     }
 }

@@ -18,6 +18,7 @@ mod judge;
 mod models;
 mod options;
 mod outcome;
+mod page;
 mod plan;
 mod play;
 mod report;

@@ -202,6 +202,9 @@ pub struct LoadOptions {
     /// Write a CSV line for each second.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// Write one page with charts, which works offline.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Show no progress.
     #[arg(long = "quiet", action = ArgAction::SetFalse)]
     pub progress: bool,

@@ -1,10 +1,10 @@
 //! The result for people (a table), for plots (HdrHistogram text), and for spreadsheets (CSV).
 
 use super::fate::Fate;
-use super::outcome::{Outcome, Stamp};
+use super::outcome::{Outcome, Reason, Stamp};
 use super::play::Idled;
 use super::slo::{Verdict, short, show};
-use super::tally::{Handshakes, Hdr, Percentile, Row, Sessions, Spectrum};
+use super::tally::{Handshakes, Percentile, Row, Sessions, Spectrum};
 use crate::number::share;
 use crate::workload::alter::Rewritten;
 use regatta_sys::terminal;
@@ -45,9 +45,8 @@ fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
     write_workload(outcome, out)?;
     writeln!(out)?;
     writeln!(out, "{}", outcome.stamp.name())?;
-    for reason in &outcome.reasons {
-        let mark = if reason.stamp == Stamp::Valid { "note" } else { reason.stamp.name() };
-        writeln!(out, "  {mark}: {}", reason.why)?;
+    for found in &outcome.reasons {
+        writeln!(out, "  {}", reason(found))?;
     }
     writeln!(out)?;
     let good = outcome.fates.get(Fate::Good);
@@ -76,25 +75,40 @@ fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
     write_parts(outcome, out)?;
     write_health(outcome, out)?;
     write_level(outcome, out)?;
-    match rate_hint(outcome) {
-        None => Ok(()),
-        Some(hint) => writeln!(out, "\n{hint}"),
+    writeln!(out, "\n{}", clock_note(outcome))
+}
+
+/// Says whether coordinated omission hides stalls of the server from the times.
+pub(super) fn clock_note(outcome: &Outcome) -> String {
+    if outcome.response.is_some() {
+        let what = "response times count from the moment when a request was due: a stall of the \
+                    server is in the times of all requests that were due in it (there is no \
+                    coordinated omission)";
+        return format!("note: {what}");
+    }
+    let what = "these connections wait for the server, so its stalls hide from the times \
+                (coordinated omission)";
+    match rate_to_try(outcome) {
+        None => format!("note: {what}"),
+        Some(rate) => format!("hint: {what}; users do not wait: --rate {rate:.0}"),
     }
 }
 
-/// A sentence about open loops, for a plain closed one that had good answers. The rate that it
-/// proposes is half of what the closed loop reached.
-fn rate_hint(outcome: &Outcome) -> Option<String> {
+/// Rate for an open loop after a plain closed one that had good answers: half of what the closed
+/// loop reached.
+fn rate_to_try(outcome: &Outcome) -> Option<f64> {
     let half = outcome.good_per_s / 2.0;
     if outcome.model != "closed" || outcome.workload.is_some() || half < 1.0 {
         return None;
     }
     let unit = 10_f64.powf(half.log10().floor() - 1.0).max(1.0);
-    let rate = (half / unit).round() * unit;
-    Some(format!(
-        "hint: these connections wait for the server, so its stalls hide from the times; users \
-         do not wait: --rate {rate:.0}"
-    ))
+    Some((half / unit).round() * unit)
+}
+
+/// A reason, after the stamp that it asks for.
+pub(super) fn reason(reason: &Reason) -> String {
+    let mark = if reason.stamp == Stamp::Valid { "note" } else { reason.stamp.name() };
+    format!("{mark}: {}", reason.why)
 }
 
 fn write_level(outcome: &Outcome, out: &mut String) -> fmt::Result {
@@ -146,12 +160,22 @@ fn write_times(outcome: &Outcome, out: &mut String) -> fmt::Result {
         write!(out, " {name:>9}")?;
     }
     writeln!(out, " {:>9}", "mean")?;
-    if let Some(response) = &outcome.response {
-        write_spectrum("response", response, out)?;
+    for (name, cells) in time_rows(outcome) {
+        write!(out, "{name:<9}")?;
+        cells.iter().try_for_each(|cell| write!(out, " {cell:>9}"))?;
+        writeln!(out)?;
     }
-    write_spectrum("service", &outcome.service, out)?;
+    let response = if outcome.response.is_some() { "response: from due, " } else { "" };
+    writeln!(out, "({response}service: from first attempt, connect, tls: per connection)")?;
+    writeln!(out)
+}
+
+/// Rows of the table of times: a name, and the cells of [`QUANTILES`] and of the mean.
+pub(super) fn time_rows(outcome: &Outcome) -> Vec<(&'static str, Vec<String>)> {
+    let response = outcome.response.iter().map(|response| ("response", time_cells(response)));
+    let service = [("service", time_cells(&outcome.service))];
     let phases = &outcome.phases;
-    for (name, hdr) in [
+    let others = [
         ("failed", &outcome.failed),
         ("  connect", &phases.connect),
         ("  tls", &phases.handshake),
@@ -159,29 +183,25 @@ fn write_times(outcome: &Outcome, out: &mut String) -> fmt::Result {
         ("  wait", &phases.wait),
         ("  receive", &phases.receive),
         ("lag", &outcome.lag),
-    ] {
-        if hdr.count() > 0 {
-            write_hdr(name, hdr, out)?;
-        }
-    }
-    let response = if outcome.response.is_some() { "response: from due, " } else { "" };
-    writeln!(out, "({response}service: from first attempt, connect, tls: per connection)")?;
-    writeln!(out)
+    ];
+    let others = others.into_iter().filter(|(_, hdr)| hdr.count() > 0).map(|(name, hdr)| {
+        (name, time_cells(&Spectrum { times: hdr.clone(), ..Spectrum::default() }))
+    });
+    response.chain(service).chain(others).collect()
 }
 
-fn write_spectrum(name: &str, spectrum: &Spectrum, out: &mut String) -> fmt::Result {
-    write!(out, "{name:<9}")?;
-    let all = (spectrum.times.count() + spectrum.censored) as f64;
-    for (_, q) in QUANTILES {
+fn time_cells(spectrum: &Spectrum) -> Vec<String> {
+    let all = spectrum.samples() as f64;
+    let cell = |(_, q): (&str, f64)| {
         let at = spectrum.at(q);
-        let text = match at.censored {
+        match at.censored {
             true => bound(at),
             false if !is_reported(q, all) => "-".to_owned(),
             false => short(at.ns as f64),
-        };
-        write!(out, " {text:>9}")?;
-    }
-    writeln!(out, " {:>9}", short(spectrum.times.mean()))
+        }
+    };
+    let mean = short(spectrum.times.mean());
+    QUANTILES.into_iter().map(cell).chain([mean]).collect()
 }
 
 /// Whether a quantile of `samples` samples is printed. With fewer than ten beyond it, it is one of
@@ -193,11 +213,6 @@ pub(super) fn is_reported(q: f64, samples: f64) -> bool {
 /// A percentile among the failed: the least that it can be, or `failed` if that is unknown.
 fn bound(at: Percentile) -> String {
     if at.ns == 0 { "failed".to_owned() } else { format!(">={}", short(at.ns as f64)) }
-}
-
-fn write_hdr(name: &str, hdr: &Hdr, out: &mut String) -> fmt::Result {
-    let spectrum = Spectrum { times: hdr.clone(), ..Spectrum::default() };
-    write_spectrum(name, &spectrum, out)
 }
 
 /// Bars of the histogram, and columns of the longest.
@@ -357,8 +372,7 @@ pub(super) fn csv(outcome: &Outcome) -> String {
 mod tests {
     use super::*;
     use crate::engine::Taken;
-    use crate::engine::outcome::Reason;
-    use crate::engine::tally::{Class, Health};
+    use crate::engine::tally::{Class, Hdr, Health};
 
     const MANY: u64 = 1_234_567_890;
 
@@ -472,13 +486,20 @@ mod tests {
         for (good_per_s, rate) in
             [(93_412.7, "--rate 47000"), (31.0, "--rate 16"), (2.0, "--rate 1")]
         {
-            let hint = rate_hint(&closed(good_per_s)).unwrap();
-            assert!(hint.ends_with(rate), "{hint}");
+            let hint = clock_note(&closed(good_per_s));
+            assert!(hint.starts_with("hint: ") && hint.ends_with(rate), "{hint}");
         }
-        assert_eq!(rate_hint(&closed(0.0)), None);
-        assert_eq!(rate_hint(&Outcome { model: "open".to_owned(), ..closed(9.0) }), None);
         let workload = Some(Taken::default());
-        assert_eq!(rate_hint(&Outcome { workload, ..closed(9.0) }), None);
+        for outcome in [closed(0.0), Outcome { workload, ..closed(9.0) }] {
+            let note = clock_note(&outcome);
+            assert!(
+                note.starts_with("note: ") && note.ends_with("(coordinated omission)"),
+                "{note}"
+            );
+        }
+        let response = Some(Spectrum::fine());
+        let note = clock_note(&Outcome { response, ..closed(9.0) });
+        assert!(note.ends_with("(there is no coordinated omission)"), "{note}");
     }
 
     #[test]

@@ -535,6 +535,9 @@ struct Stored {
     pairs: Vec<(u64, u64)>,
 }
 
+/// Points of [`Spectrum::curve`] in a factor of ten. Below the lower quartile there is little to see.
+const POINTS_PER_DECADE: f64 = 8.0;
+
 /// Times of those that came back, and how many did not: those are later than anything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spectrum {
@@ -614,6 +617,23 @@ impl Spectrum {
         self.censored += other.censored;
         self.failed += other.failed;
         self.waited_ns = self.waited_ns.max(other.waited_ns);
+    }
+
+    /// Requests, also those that never came back.
+    pub fn samples(&self) -> u64 {
+        self.times.count() + self.censored
+    }
+
+    /// `[1/(1 - quantile), ms]` up to the last sample, or to the first that never came back: what
+    /// HdrHistogram's plot shows.
+    pub fn curve(&self) -> Vec<[f64; 2]> {
+        let all = self.samples() as f64;
+        let beyond = (1_u32..).map(|step| 10_f64.powf(f64::from(step) / POINTS_PER_DECADE));
+        let point = |beyond: f64| {
+            let found = self.at(1.0 - 1.0 / beyond);
+            (!found.censored).then(|| [beyond, found.ns as f64 / 1e6])
+        };
+        beyond.take_while(|beyond| *beyond <= all).map_while(point).collect()
     }
 
     /// The time within which a share `q` of *all* requests were answered.

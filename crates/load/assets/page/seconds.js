@@ -1,19 +1,19 @@
-// One trial second by second in panels above each other, all on the same seconds; the warm-up is shaded.
+// One run second by second in panels above each other, all on the same seconds; the warm-up is shaded.
 const PANELS = [
   { name: "requests per second", lines: [["offered", "offered"], ["good", "good"], ["failed", "errors"]] },
   { name: "failures per second, by kind", lines: [], kinds: true },
-  { name: "ms", lines: [["median", "p50"], ["99th percentile", "p99"]] },
+  { name: "ms", lines: [["median", "p50"], ["99th percentile", "p99"], ["longest", "max"]] },
   { name: "requests in flight", lines: [["in flight", "in_flight"]] },
   { name: "processors busy", lines: [["server", "server_cpu"], ["load", "client_cpu"], ["steal", "steal"]] },
 ];
 // A line's tone and dash; offered is what good should be: dashed below it.
 const STYLES = { offered: ["--soft", "dashed"], good: [0, "solid"], failed: [1, [2, 3]], median: [2, "solid"],
-  "99th percentile": [3, "solid"], "in flight": [6, "solid"], server: [0, "solid"], load: [1, "dashed"], steal: [4, [2, 3]] };
+  "99th percentile": [3, "dashed"], longest: [5, [2, 3]], "in flight": [6, "solid"], server: [0, "solid"], load: [1, "dashed"], steal: [4, [2, 3]] };
 
 KINDS.series = (figure, choice) => {
   const run = figure.runs[choice || 0], xs = run.seconds;
   const panels = PANELS.map((panel) => ({ name: panel.name, lines: panel.kinds
-    ? run.kinds.filter((kind) => kind.values.some((count) => count > 0)).map((kind) => [kind.name, kind.values]) : panel.lines.map(([name, from]) => [name, run[from]]) }))
+    ? run.kinds.filter((kind) => kind.values.some((count) => count > 0)).map((kind) => [kind.name, kind.values]) : panel.lines.filter(([, from]) => run[from]).map(([name, from]) => [name, run[from]]) }))
     .map((panel) => ({ name: panel.name, lines: panel.lines.filter(([, values]) => values.some(finite)) }))
     .filter((panel) => panel.lines.length);
   const series = [], grid = [], xAxis = [], yAxis = [];
@@ -43,7 +43,7 @@ KINDS.series = (figure, choice) => {
 };
 TABLES.series = (figure, choice) => {
   const run = figure.runs[choice || 0];
-  const columns = ["offered", "good", "errors", "p50", "p99", "in_flight", "server_cpu", "client_cpu", "steal"];
+  const columns = ["offered", "good", "errors", "p50", "p99", "max", "in_flight", "server_cpu", "client_cpu", "steal"].filter((name) => run[name]);
   return [["second", ...columns, ...run.kinds.map((kind) => kind.name)]].concat(run.seconds.map((second, at) =>
     [second, ...columns.map((name) => run[name][at]), ...run.kinds.map((kind) => kind.values[at])]));
 };
