@@ -44,7 +44,7 @@ const DOCUMENTS: &str = "deploy/grafana.json docs/commands.md docs/from-nginx.md
     docs/tls.md";
 /// Documents in /usr/share/doc/regatta-lab.
 const LAB_DOCUMENTS: &str = "crates/load/assets/echarts-NOTICE docs/environments.md docs/lab.md \
-    docs/load.md docs/workload.md";
+    docs/load.md docs/load-from-many-machines.md docs/workload.md";
 /// Files for systemd and logrotate.
 const UNITS: [&str; 5] = [
     "regatta.service",

@@ -1,6 +1,7 @@
 //! `regatta load`: the model from its flags; the rest are options of the library.
 use crate::{USAGE, say};
-use clap::Args;
+use clap::{Args, Subcommand};
+use regatta_load::engine::merge::{self, MergeOptions};
 use regatta_load::engine::{LoadOptions, Model, Rate, cli, parse_time};
 use std::{path::PathBuf, time::Duration};
 
@@ -9,6 +10,8 @@ const CONNECTIONS: u32 = 10;
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
+    #[command(subcommand)]
+    command: Option<LoadCommand>,
     /// Closed model: the number of connections; each waits for a reply before its next request. 10
     /// without another model.
     #[arg(long, short = 'c', visible_alias = "connections", value_name = "CONNECTIONS")]
@@ -36,8 +39,18 @@ pub(crate) struct Load {
     options: LoadOptions,
 }
 
-/// Runs the load and returns its exit code.
+#[derive(Debug, Subcommand)]
+enum LoadCommand {
+    /// Add up the results of the shards of a load.
+    #[command(after_help = "Example: regatta load merge 0.json 1.json --html load.html")]
+    Merge(MergeOptions),
+}
+
+/// Runs the load, or merges the results of shards, and returns the exit code.
 pub(crate) fn run(load: Load) -> u8 {
+    if let Some(LoadCommand::Merge(options)) = &load.command {
+        return merge::run(options);
+    }
     match load.model() {
         Ok(model) => cli::run(&LoadOptions { model, ..load.options }),
         Err(problem) => {

@@ -32,6 +32,7 @@ enum Command {
     #[command(subcommand, after_help = "Example: regatta lab run quick")]
     Lab(lab::Lab),
     /// Send load to any HTTP server, and report how it did.
+    #[command(args_conflicts_with_subcommands = true)]
     #[command(after_help = "Example: regatta load http://127.0.0.1:8080/ --rate 2000 -d 30s \
                             --slo 'p99<50ms'")]
     Load(Box<load::Load>),

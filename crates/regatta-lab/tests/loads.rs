@@ -10,7 +10,7 @@ use std::{
     net::{TcpListener, TcpStream},
     process::{Child, Command, Output, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_regatta-lab");
@@ -118,6 +118,11 @@ fn problems_are_named_before_anything_is_sent() {
         (&["/index.html", "--closed", "1"][..], "say which host"),
         (&["ftp://127.0.0.1/", "--closed", "1"], "only http and https"),
         (&["http://127.0.0.1:1/", "--rate", "5", "--think", "1s"], "cannot be used with"),
+        (&["--rate", "5"], "no URL: give http"),
+        (&["http://127.0.0.1:1/", "--shard", "0/2"], "--start-at"),
+        (&["http://127.0.0.1:1/", "--shard", "2/2", "--start-at", "1s"], "say 0/4"),
+        (&["http://127.0.0.1:1/", "--start-at", "noon"], "RFC 3339"),
+        (&["merge"], "FILE"),
         (&["http://127.0.0.1:1/", "--rate", "1", "--alter", "often"], "literal, renamed or forced"),
     ] {
         let output = regatta(&[&["load"], arguments].concat());
@@ -184,12 +189,12 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 fn what_is_interrupted_is_marked_and_leaves_nothing() {
     let folder = Folder::new("smoke");
     let server = Server::start(&folder);
-    for processes in ["1", "2"] {
+    for threads in ["1", "2"] {
         let (csv, hgrm) = (folder.path("rows.csv"), folder.path("times.hgrm"));
         let workload = folder.path("w");
         let load = Command::new(PROGRAM)
             .args(["load", &server.url, "--workload", &workload, "--session-rate", "100"])
-            .args(["-d", "1h", "--processes", processes, "--idle", "5", "--json"])
+            .args(["-d", "1h", "--threads", threads, "--idle", "5", "--json"])
             .args(["--csv", &csv, "--hgrm", &hgrm])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -219,6 +224,60 @@ fn what_is_interrupted_is_marked_and_leaves_nothing() {
         assert!(fs::read_to_string(&hgrm).unwrap().contains("Percentile"));
         assert_eq!(folder.names(), ["rows.csv", "times.hgrm", "w"]);
     }
+}
+
+/// Four processes make the load of one, and their results are one. A shard without a result is
+/// reported; two of one shard are refused.
+#[test]
+fn shards_make_one_load() {
+    let folder = Folder::new("smoke");
+    let server = Server::start(&folder);
+    let url = format!("{}{TARGET}", server.url);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let start_at = format!("{}", now.as_secs() + 4);
+    let load = |index: usize| {
+        let (shard, out) = (format!("{index}/4"), folder.path(&format!("{index}.json")));
+        Command::new(PROGRAM)
+            .args(["load", &url, "--rate", "403", "-d", "1s", "--arrivals", "poisson", "--json"])
+            .args(["--shard", &shard, "--start-at", &start_at, "--threads", "2"])
+            .stdout(fs::File::create(out).unwrap())
+            .spawn()
+            .unwrap()
+    };
+    let loads: Vec<Child> = (0..4).map(load).collect();
+    for mut load in loads {
+        assert_eq!(load.wait().unwrap().code(), Some(0));
+    }
+    let merge = |indices: &[usize]| {
+        let files: Vec<String> =
+            indices.iter().map(|n| folder.path(&format!("{n}.json"))).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        regatta(&[&["load", "merge", "--json"][..], &files].concat())
+    };
+    let arguments = ["--rate", "403", "-d", "1s", "--arrivals", "poisson", "--json"];
+    let whole = json(&regatta(&[&["load", &url][..], &arguments].concat()));
+    let output = merge(&[0, 1, 2, 3]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let merged = json(&output);
+    assert_eq!(merged["offered"], whole["offered"]);
+    assert_eq!(merged["shards"]["missing"], Value::Array(Vec::new()));
+    assert_eq!((&merged["shards"]["apart_ms"], &merged["part"]), (&0.into(), &Value::Null));
+    assert_eq!(merged["workers"].as_array().unwrap().len(), 8);
+    let output = merge(&[0, 3, 1]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(json(&output)["shards"]["missing"][0], 2);
+    assert_eq!(json(&output)["stamp"], "LIMITED-BY-CLIENT");
+    let output = merge(&[0, 1, 1, 2, 3]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(output.stdout.is_empty());
+    // One that died while it wrote.
+    let file = folder.path("2.json");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, &text[..text.len() / 2]).unwrap();
+    let output = merge(&[0, 1, 2, 3]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("2.json: not a whole result"));
+    assert_eq!(json(&output)["shards"]["missing"][0], 2);
 }
 
 /// Answers fifty requests on one connection, and ends.

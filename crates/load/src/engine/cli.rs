@@ -1,30 +1,25 @@
-//! `regatta load`: options in, two lines on the terminal meanwhile, a table or JSON and files out,
-//! an exit code. Many threads, or processes of many threads, make one load together.
+//! `regatta load`: options in, two lines on the terminal meanwhile, a result out, an exit code.
+//! Many threads make one load together: each is a shard of the shard that this process is.
 
 use super::core::Core;
 use super::fate::Fate;
+use super::judge::judged;
+use super::kernel::Kernel;
 use super::models::{Closed, Open, Sessions};
 use super::options::{LoadOptions, Model};
-use super::outcome::{Kernel, Outcome};
-use super::page;
+use super::outcome::Outcome;
+use super::part::{Part, Shards};
 use super::plan::Plan;
-use super::play::{self, Beside, TURN, Times};
-use super::report;
-use super::slo::short;
+use super::play::{self, Beside, Times};
+use super::slo::{short, show};
 use super::tally::{Row, Second, Tally};
 use crate::number::nanos;
-use crate::workload::fault::{part, write_whole};
+use crate::page::date;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use regatta_sys::process::{Child, fork_worker};
 use regatta_sys::signal::{ReceivedSignal, Signal, Signals};
 use regatta_sys::{affinity, clock, limits, thread};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
-use std::ops::Range;
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -38,9 +33,6 @@ pub const USAGE: u8 = 2;
 
 /// Runs a load and prints its result: the table (or JSON) on standard output, progress and problems
 /// on standard error. Ctrl-C ends it with the result so far.
-///
-/// # Panics
-/// With several processes, if this process has more threads than one.
 pub fn run(options: &LoadOptions) -> u8 {
     let plan = match Plan::new(options) {
         Ok(plan) => plan,
@@ -49,8 +41,7 @@ pub fn run(options: &LoadOptions) -> u8 {
             return USAGE;
         }
     };
-    let files = [&options.hgrm, &options.csv, &options.html].into_iter().flatten();
-    let unwritable: Vec<String> = files.filter_map(|path| writable(path).err()).collect();
+    let unwritable = options.output.problems();
     if !unwritable.is_empty() {
         unwritable.iter().for_each(|problem| say(problem));
         return FAILED;
@@ -58,17 +49,21 @@ pub fn run(options: &LoadOptions) -> u8 {
     let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
     let stop = AtomicBool::new(false);
     let bar = progress(&plan.options);
+    if let Some(at) = options.start_at {
+        bar.set_prefix(format!("starts at {}", date(unix_ms(at))));
+        bar.tick();
+    }
     let mut errors = 0;
     let mut tell = |row: &Row| {
         errors += row.errors;
-        bar.set_position(row.second + 1);
         bar.set_prefix(rates(row));
         bar.set_message(state(row, errors));
+        bar.set_position(row.second + 1);
     };
     let mut watch = Watch { stop: &stop, signals: signals.as_ref(), tell: &mut tell };
     let outcome = perform(&plan, &mut watch);
     bar.finish_and_clear();
-    match outcome.and_then(|outcome| publish(options, &outcome).map(|()| outcome)) {
+    match outcome.and_then(|outcome| options.output.publish(&outcome).map(|()| outcome)) {
         Ok(outcome) if outcome.meets_slo() => DONE,
         Ok(_) => FAILED,
         Err(problem) => {
@@ -78,40 +73,7 @@ pub fn run(options: &LoadOptions) -> u8 {
     }
 }
 
-fn publish(options: &LoadOptions, outcome: &Outcome) -> Result<(), String> {
-    if let Some(path) = &options.hgrm {
-        write_whole(path, &report::hgrm(outcome.latency()))?;
-    }
-    if let Some(path) = &options.csv {
-        write_whole(path, &report::csv(outcome))?;
-    }
-    if let Some(path) = &options.html {
-        write_whole(path, &page::html(outcome)?)?;
-    }
-    let text = if options.json {
-        let mut text = serde_json::to_string_pretty(outcome).map_err(|error| error.to_string())?;
-        text.push('\n');
-        text
-    } else {
-        report::table(outcome)
-    };
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
-        _ => Ok(()),
-    }
-}
-
-/// Checks whether a file can be written there, before the load rather than after it.
-fn writable(path: &Path) -> Result<(), String> {
-    let wrong = |error: io::Error| format!("{} cannot be written: {error}", path.display());
-    if path.is_dir() {
-        return Err(wrong(io::ErrorKind::IsADirectory.into()));
-    }
-    let part = part(path);
-    fs::write(&part, "").and_then(|()| fs::remove_file(&part)).map_err(wrong)
-}
-
-fn say(problem: &str) {
+pub(super) fn say(problem: &str) {
     // Standard error may be closed.
     let _ = writeln!(io::stderr(), "regatta load: {problem}");
 }
@@ -121,7 +83,7 @@ fn say(problem: &str) {
 fn progress(options: &LoadOptions) -> ProgressBar {
     let warm_up = options.warm_up.unwrap_or_default();
     let seconds = options.duration.map(|time| (time + warm_up).as_secs());
-    let target = match options.progress && !options.json {
+    let target = match options.progress && !options.output.json {
         true => ProgressDrawTarget::stderr(),
         false => ProgressDrawTarget::hidden(),
     };
@@ -148,7 +110,6 @@ fn state(row: &Row, errors: u64) -> String {
     format!("p50 {p50}, p99 {p99}, {errors} errors, {in_flight} in flight{sessions}")
 }
 
-#[derive(Debug, Serialize, Deserialize)]
 enum Told {
     Second(Box<Second>),
     Done(Box<Tally>),
@@ -158,7 +119,7 @@ enum Told {
 
 /// Descriptors that are not for connections: standard streams, epoll, logs.
 const DESCRIPTORS_KEPT: u64 = 64;
-/// Time before the first arrival in which threads get ready; per process.
+/// Time before the first arrival in which threads get ready.
 const READY: Duration = Duration::from_millis(20);
 /// Files that are checked for changes in one turn.
 const FILES_PER_TURN: usize = 256;
@@ -182,42 +143,40 @@ impl core::fmt::Debug for Watch<'_> {
 /// Runs a load to its end.
 ///
 /// # Errors
-/// What kept it from running, in one sentence: no processes, threads or descriptors.
-///
-/// # Panics
-/// With several processes, if this process has more threads than one.
+/// What kept it from running, in one sentence: no threads, no descriptors, or a start that is over.
 pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
     let hard = limits::raise_descriptors().unwrap_or_else(|_| limits::descriptors().soft);
-    let kernel = Kernel::read_of("self");
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let processes = plan.options.processes.max(1);
     let (stop, signals) = (watch.stop, watch.signals);
-    let mut beside = Beside::begin(plan, &mut || is_stopped(stop, signals))?;
-    let times = times(plan, processes);
-    let run = Run { plan, times, stop, signals, descriptors: hard };
+    let mut stopped = || is_stopped(stop, signals);
+    let kernel = Kernel::read_of("self");
+    let mut beside = Beside::begin(plan, &mut stopped)?;
+    let times = times(plan, &mut beside, &mut stopped)?;
+    let started_unix_ms = unix_ms(plan.options.start_at.unwrap_or_else(SystemTime::now));
+    let descriptors = hard.saturating_sub(plan.idle().into());
+    let run = Run { plan, times, stop, signals, descriptors };
     let mut gathered = Gathered::new(plan, stop);
-    let mut tell = |told| gathered.take(told, watch.tell);
-    if processes == 1 {
-        let descriptors = hard.saturating_sub(plan.options.idle.unwrap_or(0).into());
-        Run { descriptors, ..run }.threads(0..plan.workers, &mut beside, &mut tell)?;
-    } else {
-        run.children(processes, &mut beside, &mut tell)?;
-    }
-    let missing = plan.workers as usize - gathered.tallies.len();
+    run.threads(&mut beside, &mut |told| gathered.take(told, watch.tell))?;
+    let missing = plan.threads as usize - gathered.tallies.len();
     let lost = || (missing > 0).then(|| format!("{missing} workers ended without a result"));
     let problem = gathered.problem.take().or_else(|| beside.problem().map(str::to_owned));
     if let Some(problem) = problem.or_else(lost) {
         return Err(problem);
     }
-    let stopped = watch.stop.load(Ordering::Relaxed);
-    let kernel = kernel.until_now();
     let Gathered { tallies, seconds, .. } = gathered;
-    let seconds: Vec<Second> = seconds.into_values().map(|(_, second)| second).collect();
-    let mut outcome = Outcome::new(plan, &tallies, &seconds, times, kernel, stopped);
-    outcome.started_unix_ms = u64::try_from(started.as_millis()).unwrap_or(0);
-    (outcome.idle, outcome.altered) = beside.done();
-    outcome.judge(plan);
+    let seconds = seconds.into_values().map(|(_, second)| second).collect();
+    let mut part = Part::new(plan, &tallies, seconds);
+    part.interrupted = watch.stop.load(Ordering::Relaxed);
+    part.started_unix_ms = started_unix_ms;
+    part.kernel = kernel.until_now();
+    (part.idle, part.altered) = beside.done();
+    let mut outcome = judged(&part, plan.options.shard.map(Shards::one));
+    outcome.part = plan.options.shard.map(|_| Box::new(part));
     Ok(outcome)
+}
+
+fn unix_ms(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(0)
 }
 
 /// Whether the load is to end: by the flag, or by Ctrl-C or SIGTERM.
@@ -229,12 +188,33 @@ fn is_stopped(stop: &AtomicBool, signals: Option<&Signals>) -> bool {
     stop.load(Ordering::Relaxed)
 }
 
-fn times(plan: &Plan, processes: u32) -> Times {
-    let ready = nanos(READY) * u64::from(processes.min(50));
-    let start = clock::nanos() + ready;
+/// Times of the run. Waits for that of `--start-at`, and holds idle connections meanwhile.
+fn times(
+    plan: &Plan,
+    beside: &mut Beside<'_>,
+    stopped: &mut dyn FnMut() -> bool,
+) -> Result<Times, String> {
+    let mut start = clock::nanos() + nanos(READY);
+    if let Some(at) = plan.options.start_at {
+        let over = |late: Duration| {
+            let late = show(nanos(late) as f64);
+            format!("--start-at was {late} ago when the load was ready: give a later time")
+        };
+        let left = at.duration_since(SystemTime::now()).map_err(|e| over(e.duration()))?;
+        start = clock::nanos().saturating_add(nanos(left));
+        while !stopped() && beside.problem().is_none() {
+            let left = start.saturating_sub(clock::nanos() + nanos(READY));
+            if left == 0 {
+                break;
+            }
+            std::thread::sleep(beside.turn().min(Duration::from_nanos(left)));
+        }
+        // What is stopped before its start waits no longer.
+        start = start.min(clock::nanos() + nanos(READY));
+    }
     let from = start.saturating_add(plan.options.warm_up.map_or(0, nanos));
     let until = plan.options.duration.map_or(u64::MAX, |time| from.saturating_add(nanos(time)));
-    Times { start, from, until }
+    Ok(Times { start, from, until })
 }
 
 /// Messages of the threads so far.
@@ -262,7 +242,7 @@ impl<'a> Gathered<'a> {
                 let (count, sum) = self.seconds.entry(number).or_insert_with(new);
                 sum.add(&second);
                 *count += 1;
-                if *count == self.plan.workers {
+                if *count == self.plan.threads {
                     tell(&sum.row());
                     if number == 0
                         && let Some(problem) = hopeless(sum, self.plan)
@@ -293,34 +273,29 @@ fn hopeless(first: &Second, plan: &Plan) -> Option<String> {
     }
 }
 
-/// Values that all threads of a process share.
+/// Values that all threads share.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     plan: &'a Plan,
     times: Times,
     stop: &'a AtomicBool,
     signals: Option<&'a Signals>,
-    /// Descriptors that the process may use.
+    /// Descriptors for connections of the threads.
     descriptors: u64,
 }
 
 impl Run<'_> {
-    /// Runs these workers as threads of this process, and passes on what they say.
-    fn threads(
-        self,
-        workers: Range<u32>,
-        beside: &mut Beside<'_>,
-        tell: &mut dyn FnMut(Told),
-    ) -> Result<(), String> {
-        let ours = u64::from(workers.end - workers.start).max(1);
+    /// Runs the threads, and passes on what they say.
+    fn threads(self, beside: &mut Beside<'_>, tell: &mut dyn FnMut(Told)) -> Result<(), String> {
+        let ours = u64::from(self.plan.threads).max(1);
         let each = self.descriptors.saturating_sub(DESCRIPTORS_KEPT) / ours;
         let (sender, told) = channel();
         std::thread::scope(|scope| {
-            for worker in workers {
+            for number in 0..self.plan.threads {
                 let sender = sender.clone();
-                let name = std::thread::Builder::new().name(format!("load {worker}"));
+                let name = std::thread::Builder::new().name(format!("load {number}"));
                 let made = name.spawn_scoped(scope, move || {
-                    let result = self.work(worker, each, &sender);
+                    let result = self.work(number, each, &sender);
                     let last = result.map_or_else(|e| Told::Failed(e.to_string()), Told::Done);
                     // Sending fails only when this process is ending.
                     let _ = sender.send(last);
@@ -360,13 +335,14 @@ impl Run<'_> {
         }
     }
 
-    /// Runs one worker from its first to its last request.
-    fn work(self, worker: u32, descriptors: u64, sender: &Sender<Told>) -> io::Result<Box<Tally>> {
+    /// Runs one thread from its first to its last request.
+    fn work(self, number: u32, descriptors: u64, sender: &Sender<Told>) -> io::Result<Box<Tally>> {
         let Self { plan, times, stop, .. } = self;
         let pins = &plan.options.pin;
         if !pins.is_empty() {
-            affinity::pin(&[pins[usize::try_from(worker).unwrap_or(0) % pins.len()]])?;
+            affinity::pin(&[pins[usize::try_from(number).unwrap_or(0) % pins.len()]])?;
         }
+        let worker = plan.shard.worker(number);
         thread::set_timer_slack(Duration::from_nanos(1))?;
         let mut core = Core::new(plan, worker)?;
         let mut tell = |second| {
@@ -391,80 +367,6 @@ impl Run<'_> {
         }
         Ok(Box::new(core.tally))
     }
-
-    /// Runs the workers in processes, which report in lines of JSON.
-    fn children(
-        self,
-        processes: u32,
-        beside: &mut Beside<'_>,
-        tell: &mut dyn FnMut(Told),
-    ) -> Result<(), String> {
-        let each = self.plan.workers / processes;
-        let made = (0..processes).map(|number| self.child(number * each..(number + 1) * each));
-        let made: Vec<_> = made.collect::<io::Result<_>>().map_err(|e| format!("fork: {e}"))?;
-        let (sender, told) = channel();
-        let (kids, pipes): (Vec<Child>, Vec<PipeReader>) = made.into_iter().unzip();
-        let over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for pipe in pipes {
-                let sender = sender.clone();
-                scope.spawn(move || read_told(pipe, &sender));
-            }
-            drop(sender);
-            scope.spawn(|| pass_stop_on(self.stop, &over, &kids));
-            self.listen(&told, beside, tell);
-            over.store(true, Ordering::Relaxed);
-        });
-        kids.into_iter().try_for_each(|kid| {
-            kid.wait().map(drop).map_err(|error| format!("a process was lost: {error}"))
-        })
-    }
-
-    fn child(self, workers: Range<u32>) -> io::Result<(Child, PipeReader)> {
-        let (reader, writer) = io::pipe()?;
-        let child = fork_worker(&[writer.as_fd()], || {
-            // The parent's copy is closed by now; this one is the child's.
-            let stop = AtomicBool::new(false);
-            let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
-            let run = Run { stop: &stop, signals: signals.as_ref(), ..self };
-            let mut tell = |told| send(&writer, &told);
-            if let Err(problem) = run.threads(workers, &mut Beside::default(), &mut tell) {
-                send(&writer, &Told::Failed(problem));
-            }
-            0
-        })?;
-        Ok((child, reader))
-    }
-}
-
-/// Passes a stop on to the processes; returns when all is over.
-fn pass_stop_on(stop: &AtomicBool, over: &AtomicBool, kids: &[Child]) {
-    while !over.load(Ordering::Relaxed) {
-        if stop.load(Ordering::Relaxed) {
-            // A child that has ended needs no signal.
-            kids.iter().for_each(|kid| drop(kid.kill(Signal::Interrupt)));
-            return;
-        }
-        std::thread::sleep(TURN);
-    }
-}
-
-fn read_told(pipe: PipeReader, sender: &Sender<Told>) {
-    for line in BufReader::with_capacity(1 << 20, pipe).split(b'\n') {
-        let Ok(line) = line else { return };
-        let told = serde_json::from_slice(&line);
-        let told = told.unwrap_or_else(|error| Told::Failed(format!("a worker's words: {error}")));
-        if sender.send(told).is_err() {
-            return;
-        }
-    }
-}
-
-fn send(mut out: &PipeWriter, told: &Told) {
-    let mut line = serde_json::to_vec(told).expect("plain values are JSON");
-    line.push(b'\n');
-    // The parent reads until the end; if it is gone, so is this process.
-    let _ = out.write_all(&line);
 }
 
 #[cfg(test)]

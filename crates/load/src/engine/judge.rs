@@ -1,40 +1,28 @@
 //! Worth of a run, and the reasons: the gates of `lab.md` §3.D and the service level, as a pure
 //! function of the result.
 
+use super::arrivals::Rate;
 use super::fate::Fate;
-use super::options::{Model, Verify};
 use super::outcome::{Outcome, Reason, Stamp};
-use super::plan::Plan;
+use super::part::{Part, Shards, Terms};
 use super::report::{QUANTILES, is_reported};
 use super::slo::{Judged, Level, Quantity, Slo, Term, Verdict, show};
 use super::tally::{Health, Row};
+use crate::number::seconds;
+
+/// Result of a shard, or of the sum of several, with its judgement.
+pub(super) fn judged(part: &Part, shards: Option<Shards>) -> Outcome {
+    let mut outcome = Outcome::new(part, shards);
+    outcome.judge(&part.terms);
+    outcome
+}
 
 impl Outcome {
     /// Says what it is worth, and whether it meets the service level.
-    pub(super) fn judge(&mut self, plan: &Plan) {
-        let options = &plan.options;
-        let expected = match &options.model {
-            Model::Open { rate, .. } if options.count.is_none() => {
-                let warm = options.warm_up.unwrap_or_default().as_secs_f64();
-                Some(rate.expected(warm + self.seconds) - rate.expected(warm))
-            }
-            _ => None,
-        };
-        let even = match &options.model {
-            Model::Open { rate, .. } | Model::PartlyOpen { session_rate: Some(rate), .. } => {
-                rate.stretches.iter().all(|s| s.from == s.to && s.to == rate.stretches[0].to)
-            }
-            Model::Closed { .. } => true,
-            Model::PartlyOpen { session_rate: None, .. } => false,
-        };
-        let evidence = Evidence {
-            expected,
-            even,
-            verifies: options.verify.as_ref().is_some_and(|verify| *verify != Verify::Off),
-            deadline_ns: plan.deadline_ns,
-        };
+    fn judge(&mut self, terms: &Terms) {
+        let evidence = Evidence::new(terms, self);
         (self.stamp, self.reasons) = stamp(self, &evidence);
-        if let Some(Ok(slo)) = options.slo.as_deref().map(Slo::parse) {
+        if let Some(Ok(slo)) = terms.slo.as_deref().map(Slo::parse) {
             self.slo = slo.judge(self, &evidence);
             self.level = Some(level(self, &evidence));
         }
@@ -60,6 +48,8 @@ fn level(outcome: &Outcome, evidence: &Evidence) -> Level {
     let (verdict, why) = if outcome.interrupted {
         let why = "the run was interrupted; let it run to its end";
         (Verdict::NotJudged, why.to_owned())
+    } else if let Some(why) = outcome.shards.as_ref().and_then(not_whole) {
+        (Verdict::NotJudged, why)
     } else if !by_server.is_empty() {
         (Verdict::Missed, by_server)
     } else if !by_client.is_empty() {
@@ -133,6 +123,18 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
+    fn new(terms: &Terms, outcome: &Outcome) -> Self {
+        let share = outcome.shards.as_ref().map_or(1.0, Shards::share);
+        let warm = seconds(terms.warm_up_ns);
+        let whole = |rate: &Rate| rate.expected(warm + outcome.seconds) - rate.expected(warm);
+        Self {
+            expected: terms.rate.as_ref().map(|rate| whole(rate) * share),
+            even: terms.even,
+            verifies: terms.verifies,
+            deadline_ns: terms.deadline_ns,
+        }
+    }
+
     /// Requests that failed because of the client: it had no descriptor or port, or its lag alone
     /// was longer than the deadline.
     fn own_faults(&self, outcome: &Outcome) -> u64 {
@@ -174,6 +176,9 @@ pub(super) fn stamp(outcome: &Outcome, evidence: &Evidence) -> (Stamp, Vec<Reaso
     }
     contents(outcome, evidence, &mut |why| add(Stamp::Unverified, why));
     beside(outcome, &mut |stamp, why| add(stamp, why));
+    if let Some(why) = outcome.shards.as_ref().and_then(not_whole) {
+        add(Stamp::LimitedByClient, why);
+    }
     if let Some(why) = one_status(outcome) {
         add(Stamp::Valid, why);
     } else if outcome.statuses[3] > 0 {
@@ -185,6 +190,29 @@ pub(super) fn stamp(outcome: &Outcome, evidence: &Evidence) -> (Stamp, Vec<Reaso
     }
     let worst = reasons.iter().map(|reason| reason.stamp).max().unwrap_or(Stamp::Valid);
     (worst, reasons)
+}
+
+/// Time that shards may start apart, ms: as much as clocks differ.
+const APART_MS_MAX: u64 = 100;
+
+/// A sentence if the merged shards are not the whole load at one time.
+fn not_whole(shards: &Shards) -> Option<String> {
+    let Shards { count, missing, apart_ms, .. } = shards;
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().take(10).map(ToString::to_string).collect();
+        let more = if missing.len() > 10 { ", ..." } else { "" };
+        let (names, number) = (names.join(", "), missing.len());
+        return Some(format!(
+            "{number} of {count} shards have no result ({names}{more}): their requests are not in \
+             these numbers; run all shards again"
+        ));
+    }
+    (*apart_ms > APART_MS_MAX).then(|| {
+        format!(
+            "shards started {apart_ms} ms apart: give all of them one --start-at that is not \
+                 a length of time"
+        )
+    })
 }
 
 /// A sentence if every answer had the same status, and it is no success.
@@ -359,11 +387,10 @@ impl Half {
 mod tests {
     use super::*;
     use crate::engine::options::LoadOptions;
-    use crate::engine::outcome::Kernel;
     use crate::engine::plan::Plan;
-    use crate::engine::play::{Idled, Times};
+    use crate::engine::play::Idled;
     use crate::engine::tally::{Hdr, Tally};
-    use crate::engine::{Rate, Verify};
+    use crate::engine::{Model, Verify};
     use crate::workload::alter::Rewritten;
 
     const EVIDENCE: Evidence =
@@ -382,8 +409,7 @@ mod tests {
         let wall_ns = 10_000_000_000;
         tally.health =
             Health { wall_ns, available_ns: wall_ns, cpu_ns: wall_ns / 2, ..Health::default() };
-        let times = Times { start: 0, from: 0, until: wall_ns };
-        let mut outcome = Outcome::new(&plan, &[tally], &[], times, Kernel::default(), false);
+        let mut outcome = Outcome::new(&Part::new(&plan, &[tally], Vec::new()), None);
         let row = |second| Row {
             second,
             counts: true,
@@ -466,6 +492,14 @@ mod tests {
             outcome.idle = Some(Idled { wanted: 10, least: 9, again: 3 });
         });
         check("too few", limited, "9000 requests", |outcome, _| outcome.offered = 9_000);
+        check("a shard died", limited, "1 of 4 shards have no result (2)", |outcome, _| {
+            let (present, missing) = (vec![0, 1, 3], vec![2]);
+            outcome.shards = Some(Shards { count: 4, present, missing, apart_ms: 0 });
+        });
+        check("no common start", limited, "shards started 900 ms apart", |outcome, _| {
+            let (present, missing) = (vec![0, 1], Vec::new());
+            outcome.shards = Some(Shards { count: 2, present, missing, apart_ms: 900 });
+        });
     }
 
     /// Sets the times of a sound run: 10,000 requests took `response_ms` each, with `lag_ms` of
@@ -481,7 +515,7 @@ mod tests {
     fn levels_are_met_missed_or_not_judged() {
         use Verdict::{Met, Missed, NotJudged};
         type Change = fn(&mut Outcome, &mut Evidence);
-        let rows: [(&str, &str, Verdict, &str, Change); 15] = [
+        let rows: [(&str, &str, Verdict, &str, Change); 16] = [
             ("a fast server", "p99<50ms", Met, "", |o, _| timed(o, 10, 0)),
             ("met with its lag", "p99<50ms", Met, "", |o, _| timed(o, 40, 30)),
             ("missed by its lag", "p99<50ms", NotJudged, "--threads", |o, _| timed(o, 60, 30)),
@@ -499,6 +533,10 @@ mod tests {
             }),
             ("interrupted", "errors<1%", NotJudged, "interrupted", |o, _| o.interrupted = true),
             ("too few", "errors<1%", NotJudged, "9000 requests", |o, _| o.offered = 9_000),
+            ("a shard died", "errors<1%", NotJudged, "1 of 2 shards", |o, _| {
+                let (present, missing) = (vec![1], vec![0]);
+                o.shards = Some(Shards { count: 2, present, missing, apart_ms: 0 });
+            }),
             ("no ports", "errors<1%", NotJudged, "errors<1%", |o, _| {
                 (0..200).for_each(|_| o.fates.count(Fate::NoAddress));
             }),

@@ -529,3 +529,117 @@ impl Play for Sessions {
         self.alive
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::arrivals::Arrivals;
+    use crate::engine::asking::RequestOptions;
+    use crate::engine::options::{LoadOptions, Model};
+    use crate::engine::shard::Shard;
+    use crate::folder::Folder;
+    use std::fs;
+
+    /// Requests or sessions of a load whose shards have that many threads: number, due time, and
+    /// place in the order of what is asked for. They are sorted.
+    fn requests(options: &LoadOptions, shards: &[u32]) -> Vec<(u64, u64, u32)> {
+        let mut all = Vec::new();
+        for (number, &threads) in (0_u32..).zip(shards) {
+            let shard = Some(Shard { index: number, count: id(shards.len()) });
+            let plan = Plan::new(&LoadOptions { shard, threads, ..options.clone() }).unwrap();
+            for worker in (0..plan.threads).map(|thread| plan.shard.worker(thread)) {
+                all.extend(requests_of(&plan, worker));
+            }
+        }
+        all.sort_unstable();
+        all
+    }
+
+    fn requests_of(plan: &Plan, worker: u32) -> Vec<(u64, u64, u32)> {
+        let (rate, len) = match &plan.options.model {
+            Model::Closed { connections, .. } => {
+                let play = Closed::new(plan, worker, *connections, Duration::ZERO);
+                let number = |nth: u64| play.next + nth * play.step;
+                let ask = |number: u64| plan.order[index(number % plan.order.len() as u64)];
+                let left = play.left.unwrap();
+                return (0..left).map(number).map(|number| (number, 0, ask(number))).collect();
+            }
+            Model::Open { rate, .. } => (Some(rate), plan.order.len()),
+            Model::PartlyOpen { session_rate, .. } => {
+                (session_rate.as_ref(), plan.script.sessions.len())
+            }
+        };
+        let mut coming = Coming::new(plan, worker, rate, 0);
+        let next = || coming.take(u64::MAX - 1, u64::MAX);
+        let arrivals = std::iter::from_fn(next);
+        let place = |number: u64| id(index(number % len as u64));
+        arrivals.map(|(arrival, due)| (arrival.number, due, place(arrival.number))).collect()
+    }
+
+    /// Shards make together the requests of one process, whatever their numbers of threads.
+    #[test]
+    fn shards_make_the_requests_of_one_process() {
+        let folder = Folder::new("shards");
+        let (urls, log) = (folder.join("urls"), folder.join("log"));
+        fs::write(&urls, "/1\n/2\n/3\n/4\n/5\n/6\n/7\n").unwrap();
+        fs::write(&log, "/1\n\n/2\n\n/3\n").unwrap();
+        let rate = Rate::ramp(100.0, 5_000.0, 1.0);
+        let session_rate = Some(rate.clone());
+        for model in [
+            Model::Closed { connections: 13, think: None },
+            Model::Open { rate, connections_max: None },
+            Model::PartlyOpen { sessions: vec![log], session_rate, think: None },
+        ] {
+            for arrivals in [Arrivals::Constant, Arrivals::Poisson, Arrivals::Uniform] {
+                let is_sessions = matches!(model, Model::PartlyOpen { .. });
+                let urls = (!is_sessions).then(|| urls.clone());
+                let request = RequestOptions { urls, shuffle: true, ..RequestOptions::default() };
+                let options = LoadOptions {
+                    arrivals,
+                    count: Some(1_003),
+                    seed: 7,
+                    request,
+                    ..LoadOptions::new("http://127.0.0.1:1/", model.clone())
+                };
+                let whole = requests(&options, &[1]);
+                assert_eq!(whole.len(), 1_003, "{model:?}");
+                for shards in [&[1, 1, 1, 1][..], &[2, 2, 2], &[5], &[1, 3]] {
+                    assert_eq!(requests(&options, shards), whole, "{model:?} of {shards:?}");
+                }
+            }
+        }
+    }
+
+    /// Threads without a connection would leave their requests out.
+    #[test]
+    fn each_thread_of_a_closed_loop_has_a_connection() {
+        let model = Model::Closed { connections: 3, think: None };
+        let count = Some(100);
+        let options = LoadOptions { count, ..LoadOptions::new("http://127.0.0.1:1/", model) };
+        let whole = requests(&options, &[1]);
+        assert_eq!(whole.len(), 100);
+        for shards in [&[5][..], &[2, 2], &[1, 2], &[4, 4, 4]] {
+            assert_eq!(requests(&options, shards), whole, "{shards:?}");
+        }
+    }
+
+    /// Shards hold together the connections of one process.
+    #[test]
+    fn shards_share_the_connections() {
+        let model = Model::Closed { connections: 13, think: None };
+        let options =
+            LoadOptions { idle: Some(9), ..LoadOptions::new("http://127.0.0.1:1/", model) };
+        for shards in [&[1][..], &[1, 1, 1, 1], &[2, 2], &[1, 3]] {
+            let (mut busy, mut idle) = (0, 0);
+            for (number, &threads) in (0_u32..).zip(shards) {
+                let shard = Some(Shard { index: number, count: id(shards.len()) });
+                let plan = Plan::new(&LoadOptions { shard, threads, ..options.clone() }).unwrap();
+                idle += plan.idle();
+                for worker in (0..threads).map(|thread| plan.shard.worker(thread)) {
+                    busy += Closed::new(&plan, worker, 13, Duration::ZERO).slots.len();
+                }
+            }
+            assert_eq!((busy, idle), (13, 9), "{shards:?}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use super::arrivals::{Arrivals, Rate, Stretch};
 use super::asking::{ProtocolOptions, RequestOptions, STREAMS_MOST};
 use super::secure::TlsOptions;
+use super::shard::{Shard, parse_start};
 use super::slo::{Slo, parse_time};
 use super::url::{RouteOptions, Url};
 use crate::workload::alter::Target;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::{Debug, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The least and the greatest share of a processor that a load holds, per cent.
 const PERCENT: std::ops::RangeInclusive<u32> = 5..=95;
@@ -89,6 +90,7 @@ type Alter = Option<Altered>;
 pub struct LoadOptions {
     /// The URL to request: `http[s]://HOST[:PORT][/TARGET]`. Of several addresses of HOST, the
     /// first that takes a connection is used.
+    #[arg(default_value = "", hide_default_value = true)]
     pub url: String,
     #[command(flatten)]
     pub route: RouteOptions,
@@ -161,12 +163,16 @@ pub struct LoadOptions {
     /// @TIME between versions; by default the workload's, or off.
     #[arg(long, value_name = "WAY@TIME", value_parser = parse_alter)]
     pub alter: Option<Alter>,
-    /// Client processes.
-    #[arg(long, default_value_t = 1)]
-    pub processes: u32,
-    /// Threads of each process; 0: one for each processor of --pin, else one.
+    /// Threads that share the load; 0: one for each processor of --pin, else one.
     #[arg(long, short = 't', default_value_t = 0)]
     pub threads: u32,
+    /// Make part I of N of the load, I from 0. N parts on any machines are the whole; `regatta load
+    /// merge` adds up their --json.
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse, requires = "start_at")]
+    pub shard: Option<Shard>,
+    /// Start at this time: RFC 3339, seconds since 1970, or a length of time from now.
+    #[arg(long, value_name = "TIME", value_parser = parse_start)]
+    pub start_at: Option<SystemTime>,
     /// Processors to pin threads to, in turn.
     #[arg(long, value_delimiter = ',')]
     pub pin: Vec<usize>,
@@ -193,6 +199,16 @@ pub struct LoadOptions {
     /// missed, the exit code is 1.
     #[arg(long, value_name = "p99<50ms,errors<0.1%")]
     pub slo: Option<String>,
+    #[command(flatten)]
+    pub output: OutputOptions,
+    /// Show no progress.
+    #[arg(long = "quiet", action = ArgAction::SetFalse)]
+    pub progress: bool,
+}
+
+/// Options of what a result is written to.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutputOptions {
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
@@ -205,9 +221,6 @@ pub struct LoadOptions {
     /// Write one page with charts, which works offline.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Show no progress.
-    #[arg(long = "quiet", action = ArgAction::SetFalse)]
-    pub progress: bool,
 }
 
 /// Reads `off`, or `WAY[@TIME]`.
@@ -239,7 +252,7 @@ fn field(text: &str) -> Result<(String, String), String> {
 }
 
 pub(super) const CONNECTIONS_MAX: u32 = 1_000_000;
-/// The most threads, all processes together.
+/// The most threads.
 pub(super) const WORKERS_MAX: u32 = 1_024;
 pub(super) const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 
@@ -250,7 +263,6 @@ impl LoadOptions {
             url: url.to_owned(),
             model,
             stale_after: Duration::from_secs(2),
-            processes: 1,
             seed: 1,
             progress: true,
             ..Self::default()
@@ -264,6 +276,10 @@ impl LoadOptions {
         self.check_model(&mut problems);
         self.check_times(&mut problems);
         match Url::parse(&self.url) {
+            _ if self.url.is_empty() => {
+                let what = "no URL: give http[s]://HOST[:PORT][/TARGET], or merge FILE...";
+                problems.push(what.to_owned());
+            }
             Ok(url) if !url.is_https && self.tls != TlsOptions::default() => {
                 problems.push(format!("{}: options of TLS need a URL with https", self.url));
             }
@@ -274,9 +290,9 @@ impl LoadOptions {
         if self.protocol.streams.is_some_and(|streams| !(1..=STREAMS_MOST).contains(&streams)) {
             problems.push(format!("streams are 1 to {STREAMS_MOST}"));
         }
-        let workers = self.workers();
-        if workers > WORKERS_MAX {
-            problems.push(format!("{workers} threads: at most {WORKERS_MAX}"));
+        let threads = self.threads.max(self.threads());
+        if threads > WORKERS_MAX {
+            problems.push(format!("{threads} threads: at most {WORKERS_MAX}"));
         }
         if self.line_bits_per_s.is_some_and(|line| (1..1_000).contains(&line)) {
             problems.push("a line below 1,000 bit/s never delivers; 0 is no line".to_owned());
@@ -315,17 +331,34 @@ impl LoadOptions {
         problems
     }
 
-    /// Threads, all processes together.
-    pub(super) fn workers(&self) -> u32 {
+    /// Threads of this shard. In a closed loop each has a connection.
+    pub(super) fn threads(&self) -> u32 {
         let of_pin = u32::try_from(self.pin.len()).unwrap_or(u32::MAX).max(1);
-        let threads = if self.threads == 0 { of_pin } else { self.threads };
-        threads.saturating_mul(self.processes.max(1))
+        let wanted = if self.threads == 0 { of_pin } else { self.threads };
+        match self.model {
+            Model::Closed { connections, .. } => {
+                wanted.min(self.shard.unwrap_or_default().share(connections)).max(1)
+            }
+            _ => wanted,
+        }
+    }
+
+    /// Threads of all shards, if each has as many.
+    pub(super) fn workers(&self) -> u32 {
+        self.threads().saturating_mul(self.shard.unwrap_or_default().count)
     }
 
     fn check_model(&self, problems: &mut Vec<String>) {
         match &self.model {
             Model::Closed { connections, .. } if !(1..=CONNECTIONS_MAX).contains(connections) => {
                 problems.push(format!("connections are 1 to {CONNECTIONS_MAX}"));
+            }
+            Model::Closed { connections, .. } => {
+                let count = self.shard.unwrap_or_default().count;
+                if *connections < count {
+                    problems
+                        .push(format!("{connections} connections: {count} shards need one each"));
+                }
             }
             Model::Open { rate, connections_max } => {
                 problems.extend(rate.problem());
@@ -340,7 +373,6 @@ impl LoadOptions {
                     problems.push("the partly-open model needs a session log".to_owned());
                 }
             }
-            Model::Closed { .. } => {}
         }
     }
 
@@ -629,11 +661,15 @@ mod tests {
         let open = Model::Open { rate, connections_max: None };
         let mut options = LoadOptions::new("http://127.0.0.1:1/", open);
         assert!(options.problems().is_empty());
-        (options.processes, options.pin) = (WORKERS_MAX, vec![0, 1]);
+        options.threads = 2_048;
         assert_eq!(options.problems(), ["2048 threads: at most 1024"]);
         let rate = Rate::constant(1.0);
+        options.threads = 1;
+        options.shard = Some(Shard { index: 1, count: 8 });
+        options.model = Model::Closed { connections: 7, think: None };
+        assert_eq!(options.problems(), ["7 connections: 8 shards need one each"]);
         options.model = Model::Open { rate, connections_max: Some(3) };
-        (options.processes, options.threads) = (2, 2);
+        (options.shard, options.threads) = (Some(Shard { index: 1, count: 2 }), 2);
         assert_eq!(options.problems(), ["4 threads need a connection each"]);
     }
 }

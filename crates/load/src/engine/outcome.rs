@@ -2,9 +2,10 @@
 //! is worth.
 
 use super::fate::{Fate, Fates};
-use super::options::{Model, Taken};
-use super::plan::Plan;
-use super::play::{Idled, Times};
+use super::kernel::Kernel;
+use super::options::Taken;
+use super::part::{CLOSED, PARTLY_OPEN, Part, Shards};
+use super::play::Idled;
 use super::slo::{Judged, Level, Verdict};
 use super::tally::{
     Class, Handshakes, Hdr, Health, Lines, Phases, Row, Second, Seen, Sessions, Spectrum, Summary,
@@ -15,10 +16,9 @@ use crate::workload::alter::Rewritten;
 use crate::workload::rules::{self, Cell};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 
 /// The version of [`Outcome`]'s JSON form.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// Result of a load. `docs/load.md` describes the fields, as those of the JSON form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,6 +38,9 @@ pub struct Outcome {
     /// Length of the measurement, seconds.
     pub seconds: f64,
     pub interrupted: bool,
+    /// Shards that this is the result of; `None`: the load was not divided.
+    #[serde(default)]
+    pub shards: Option<Shards>,
     pub stamp: Stamp,
     /// Reasons of the stamp, and what could not be judged.
     pub reasons: Vec<Reason>,
@@ -89,6 +92,9 @@ pub struct Outcome {
     pub kernel: Kernel,
     pub rules: Vec<Ruling>,
     pub rows: Vec<Row>,
+    /// All that a merge needs; only in the result of a shard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Box<Part>>,
 }
 
 /// Breaches of one paper's rules.
@@ -107,7 +113,7 @@ impl Outcome {
         Self {
             format: FORMAT,
             url: url.to_owned(),
-            model: model_name(&Model::default()).to_owned(),
+            model: CLOSED.to_owned(),
             load: "none".to_owned(),
             seconds: 1.0,
             fairness: 1.0,
@@ -115,64 +121,57 @@ impl Outcome {
         }
     }
 
-    pub(super) fn new(
-        plan: &Plan,
-        tallies: &[Tally],
-        seconds_told: &[Second],
-        times: Times,
-        kernel: Kernel,
-        interrupted: bool,
-    ) -> Self {
-        let clients = usize::try_from(plan.clients).unwrap_or(1);
-        let mut sum = Tally::new(clients, plan.sizes.len());
-        tallies.iter().for_each(|tally| sum.add(tally));
-        let workers: Vec<Health> = tallies.iter().map(|tally| tally.health).collect();
-        let wall_ns = workers.iter().map(|health| health.wall_ns).max().unwrap_or(0);
+    /// Result of a shard, or of the sum of several, without a judgement.
+    pub(super) fn new(part: &Part, shards: Option<Shards>) -> Self {
+        let (terms, sum) = (&part.terms, &part.tally);
+        let wall_ns = part.workers.iter().map(|health| health.wall_ns).max().unwrap_or(0);
         let length = seconds(wall_ns).max(1e-9);
-        let open = !matches!(plan.options.model, Model::Closed { .. });
-        let partly = matches!(plan.options.model, Model::PartlyOpen { .. });
-        let rows = rows(seconds_told, times, wall_ns);
-        let clients = clients_of(&sum.seen, plan.sizes.len());
+        let open = terms.model != CLOSED;
+        let clients = clients_of(&sum.seen, terms.sizes.len());
         Self {
-            model: model_name(&plan.options.model).to_owned(),
-            load: load_of(plan),
-            protocol: if plan.streams > 0 { "h2" } else { "http/1.1" }.to_owned(),
-            workload: plan.taken.clone(),
-            seed: plan.options.seed,
+            model: terms.model.clone(),
+            load: terms.load.clone(),
+            protocol: terms.protocol.clone(),
+            workload: terms.workload.clone(),
+            seed: terms.seed,
+            started_unix_ms: part.started_unix_ms,
             seconds: seconds(wall_ns),
-            interrupted,
+            interrupted: part.interrupted,
+            shards,
             offered: sum.offered,
             fates: sum.fates,
             offered_per_s: sum.offered as f64 / length,
             good_per_s: sum.good_within as f64 / length,
             good_mbit_per_s: sum.bytes_within as f64 * 8e-6 / length,
-            times: times_of(&sum, open),
-            response: open.then_some(sum.response),
-            service: sum.service,
-            failed: sum.failed,
-            phases: sum.phases,
-            lag: sum.lag,
-            classes: sum.classes,
+            times: times_of(sum, open),
+            response: open.then(|| sum.response.clone()),
+            service: sum.service.clone(),
+            failed: sum.failed.clone(),
+            phases: sum.phases.clone(),
+            lag: sum.lag.clone(),
+            classes: sum.classes.clone(),
             fairness: fairness(&clients),
             clients,
-            sessions: partly.then_some(sum.sessions),
+            sessions: (terms.model == PARTLY_OPEN).then(|| sum.sessions.clone()),
+            idle: part.idle,
+            altered: part.altered,
             lines: sum.lines,
             verified: sum.verified,
             changed: sum.changed,
             statuses: sum.statuses,
-            codes: sum.codes,
+            codes: sum.codes.clone(),
             connects: sum.connects,
             connected: sum.connected,
             connections_most: sum.connections_most,
             again: sum.again,
-            tls: plan.tls.is_some().then_some(sum.handshakes),
+            tls: terms.tls.then(|| sum.handshakes.clone()),
             bytes_sent: sum.bytes_sent,
             bytes_received: sum.bytes_received,
-            workers,
-            kernel,
-            rules: rulings(plan, &sum.seen),
-            rows,
-            ..Self::empty(&plan.options.url)
+            workers: part.workers.clone(),
+            kernel: part.kernel,
+            rules: rulings(&terms.sizes, !open, &sum.seen),
+            rows: rows(&part.seconds, terms.warm_up_ns, wall_ns),
+            ..Self::empty(&terms.url)
         }
     }
 
@@ -231,45 +230,11 @@ fn times_of(sum: &Tally, open: bool) -> BTreeMap<String, Summary> {
     times.into_iter().map(|(name, summary)| (name.to_owned(), summary)).collect()
 }
 
-fn model_name(model: &Model) -> &'static str {
-    match model {
-        Model::Closed { .. } => "closed",
-        Model::Open { .. } => "open",
-        Model::PartlyOpen { .. } => "partly-open",
-    }
-}
-
-fn load_of(plan: &Plan) -> String {
-    let rate = |rate: &super::arrivals::Rate| {
-        let parts = rate.stretches.iter().map(|s| {
-            if s.from == s.to { format!("{}", s.to) } else { format!("{} to {}", s.from, s.to) }
-        });
-        let arrivals = format!("{:?}", plan.options.arrivals).to_lowercase();
-        format!("{} per second, {arrivals} arrivals", parts.collect::<Vec<_>>().join(", then "))
-    };
-    match &plan.options.model {
-        Model::Closed { connections, think } => {
-            let think = think.filter(|think| !think.is_zero());
-            let think = think.map_or("no think time".to_owned(), |t| format!("think time {t:?}"));
-            let streams = match plan.streams {
-                0 => String::new(),
-                streams => format!(" of {streams} streams"),
-            };
-            format!("{connections} connections{streams}, {think}")
-        }
-        Model::Open { rate: offered, .. } => format!("requests {}", rate(offered)),
-        Model::PartlyOpen { session_rate: Some(offered), .. } => {
-            format!("sessions {}", rate(offered))
-        }
-        Model::PartlyOpen { session_rate: None, .. } => "sessions at the log's times".to_owned(),
-    }
-}
-
-fn rows(told: &[Second], times: Times, wall_ns: u64) -> Vec<Row> {
-    let until = times.from.saturating_add(wall_ns);
+fn rows(told: &[Second], warm_up_ns: u64, wall_ns: u64) -> Vec<Row> {
+    let until = warm_up_ns.saturating_add(wall_ns);
     let row = |second: &Second| {
-        let start = times.start.saturating_add(second.row.second.saturating_mul(NS_PER_S));
-        let counts = start >= times.from && start.saturating_add(NS_PER_S) <= until;
+        let start = second.row.second.saturating_mul(NS_PER_S);
+        let counts = start >= warm_up_ns && start.saturating_add(NS_PER_S) <= until;
         Row { counts, ..second.row() }
     };
     told.iter().map(row).collect()
@@ -292,8 +257,8 @@ fn fairness(clients: &[Seen]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
-fn rulings(plan: &Plan, seen: &[Seen]) -> Vec<Ruling> {
-    let cells: Vec<Cell> = cells(plan, seen);
+fn rulings(sizes: &[u64], is_closed: bool, seen: &[Seen]) -> Vec<Ruling> {
+    let cells: Vec<Cell> = cells(sizes, is_closed, seen);
     let ruling = |paper: &str, breaches: Vec<rules::Breach>| Ruling {
         paper: paper.to_owned(),
         breaches: breaches.iter().map(breach).collect(),
@@ -301,10 +266,9 @@ fn rulings(plan: &Plan, seen: &[Seen]) -> Vec<Ruling> {
     vec![ruling("eurosys07", rules::eurosys07(&cells)), ruling("systor12", rules::systor12(&cells))]
 }
 
-fn cells(plan: &Plan, seen: &[Seen]) -> Vec<Cell> {
-    let rows = (0_u32..).zip(seen.chunks(plan.sizes.len().max(1)));
+fn cells(sizes: &[u64], is_closed: bool, seen: &[Seen]) -> Vec<Cell> {
+    let rows = (0_u32..).zip(seen.chunks(sizes.len().max(1)));
     // The papers' clients are machines: the connections of a closed loop are one.
-    let is_closed = matches!(plan.options.model, Model::Closed { .. });
     let cell = |client, (&bytes, seen): (&u64, &Seen)| Cell {
         client: if is_closed { 0 } else { client },
         bytes,
@@ -312,7 +276,7 @@ fn cells(plan: &Plan, seen: &[Seen]) -> Vec<Cell> {
         timeouts: seen.timeouts,
         unseen: seen.unseen,
     };
-    rows.flat_map(|(client, row)| plan.sizes.iter().zip(row).map(move |pair| cell(client, pair)))
+    rows.flat_map(|(client, row)| sizes.iter().zip(row).map(move |pair| cell(client, pair)))
         .filter(|cell| cell.requests > 0)
         .collect()
 }
@@ -347,71 +311,4 @@ crate::named! {
 pub struct Reason {
     pub stamp: Stamp,
     pub why: String,
-}
-
-/// Counters of this network namespace and machine, as they grew while the load ran. Traffic of
-/// others counts too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kernel {
-    /// Connections that a listener's full queue turned away (`ListenOverflows`).
-    pub listen_overflows: u64,
-    /// Connections that listeners dropped for any reason (`ListenDrops`).
-    pub listen_drops: u64,
-    /// TCP segments sent again (`RetransSegs`).
-    pub segments_again: u64,
-    /// Processor time that the hypervisor gave to others, ticks of 10 ms, all processors
-    /// (`/proc/stat`).
-    pub steal_ticks: u64,
-}
-
-impl Kernel {
-    /// Reads the counters of a process's network namespace, named as `/proc` names it; what cannot
-    /// be read is 0.
-    #[must_use]
-    pub fn read_of(process: &str) -> Self {
-        let table = |name| fs::read_to_string(format!("/proc/{process}/net/{name}"));
-        let netstat = table("netstat").unwrap_or_default();
-        let snmp = table("snmp").unwrap_or_default();
-        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let steal = stat.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8));
-        Self {
-            listen_overflows: field(&netstat, "TcpExt:", "ListenOverflows"),
-            listen_drops: field(&netstat, "TcpExt:", "ListenDrops"),
-            segments_again: field(&snmp, "Tcp:", "RetransSegs"),
-            steal_ticks: steal.and_then(|ticks| ticks.parse().ok()).unwrap_or(0),
-        }
-    }
-
-    pub(super) fn until_now(self) -> Self {
-        let now = Self::read_of("self");
-        Self {
-            listen_overflows: now.listen_overflows.saturating_sub(self.listen_overflows),
-            listen_drops: now.listen_drops.saturating_sub(self.listen_drops),
-            segments_again: now.segments_again.saturating_sub(self.segments_again),
-            steal_ticks: now.steal_ticks.saturating_sub(self.steal_ticks),
-        }
-    }
-}
-
-/// A value of a table whose names stand in one line and whose values in the next.
-fn field(text: &str, table: &str, name: &str) -> u64 {
-    let mut lines = text.lines().filter(|line| line.starts_with(table));
-    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
-    let at = names.split_ascii_whitespace().position(|found| found == name);
-    let value = at.and_then(|at| values.split_ascii_whitespace().nth(at));
-    value.and_then(|value| value.parse().ok()).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tables_are_read_by_name() {
-        let text = "TcpExt: A ListenDrops B\nTcpExt: 1 22 3\nIpExt: A\nIpExt: 9\n";
-        assert_eq!(field(text, "TcpExt:", "ListenDrops"), 22);
-        assert_eq!(field(text, "IpExt:", "A"), 9);
-        assert_eq!(field(text, "IpExt:", "B"), 0);
-        assert_eq!(field("", "IpExt:", "A"), 0);
-    }
 }

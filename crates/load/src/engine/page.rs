@@ -45,8 +45,7 @@ pub(super) fn html(outcome: &Outcome) -> Result<String, String> {
         "badges": badges(outcome),
         "reasons": outcome.reasons.iter().map(report::reason).collect::<Vec<_>>(),
         "load": outcome.load,
-        "seconds": format!("{:.2}", outcome.seconds),
-        "seed": outcome.seed,
+        "extent": report::extent(outcome),
         "sections": sections,
     });
     render("load.html", TEMPLATE, values, &data, KINDS)

@@ -5,6 +5,7 @@ use super::expect::{Expect, Local, Written};
 use super::http2;
 use super::options::{LoadOptions, Model, Taken, Verify, take_up};
 use super::secure::TlsSetup;
+use super::shard::Shard;
 use super::url::{Destination, Url};
 use crate::number::{id, nanos};
 use crate::workload::content::Content;
@@ -15,6 +16,7 @@ use crate::workload::session::{Reader, Request, Session};
 use crate::workload::{alter, specweb};
 use regatta_http::Method;
 use regatta_sys::affinity;
+use sha2::{Digest, Sha256};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::BufReader;
@@ -57,7 +59,11 @@ pub struct Plan {
     pub(super) sizes: Vec<u64>,
     /// Clients that are told apart.
     pub(super) clients: u32,
-    /// Threads, all processes together.
+    /// Part of the load that this is.
+    pub(super) shard: Shard,
+    /// Threads of this shard.
+    pub(super) threads: u32,
+    /// Threads of all shards, if each has as many.
     pub(super) workers: u32,
     pub(super) timeout_ns: u64,
     /// Requests have a `Range` field: 206 is a right answer.
@@ -107,6 +113,7 @@ impl Plan {
             let what = "give --session-rate: the log does not say when its sessions start";
             return Err(what.to_owned());
         }
+        let shard = options.shard.unwrap_or_default();
         let workers = options.workers();
         let clients = match options.model {
             Model::PartlyOpen { .. } => {
@@ -129,6 +136,8 @@ impl Plan {
             order,
             sizes: script.number_sizes(),
             clients,
+            shard,
+            threads: options.threads(),
             workers,
             timeout_ns: options.timeout.map_or(u64::MAX, nanos),
             asks_parts: has_field(&options, "range"),
@@ -139,7 +148,8 @@ impl Plan {
             script,
             options,
             taken,
-            altered,
+            // One shard rewrites the file; the others are like loads with --alter off.
+            altered: altered.filter(|_| shard.index == 0),
             written,
         })
     }
@@ -158,6 +168,31 @@ impl Plan {
     pub(super) fn share(&self, worker: u32, whole: u64) -> u64 {
         let workers = u64::from(self.workers);
         whole / workers + u64::from(u64::from(worker) < whole % workers)
+    }
+
+    /// Idle connections of this shard.
+    pub(super) fn idle(&self) -> u32 {
+        self.shard.share(self.options.idle.unwrap_or(0))
+    }
+
+    /// SHA-256 of the requests in their order. Shards of one load have the same.
+    pub(super) fn requests_sha256(&self) -> String {
+        let mut hash = Sha256::new();
+        for target in &self.script.targets {
+            hash.update((target.bytes.len() as u64).to_le_bytes());
+            hash.update(&target.bytes);
+        }
+        self.order.iter().for_each(|target| hash.update(target.to_le_bytes()));
+        for step in &self.script.steps {
+            hash.update(step.target.to_le_bytes());
+            hash.update(step.think_us.to_le_bytes());
+            hash.update([u8::from(step.starts_burst)]);
+        }
+        for part in &self.script.sessions {
+            hash.update(part.first.to_le_bytes());
+            hash.update(part.at_us.unwrap_or(u64::MAX).to_le_bytes());
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Requests that `connections` carry at a time.

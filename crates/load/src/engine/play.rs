@@ -393,6 +393,15 @@ pub struct Idled {
     pub again: u64,
 }
 
+impl Idled {
+    /// Adds those of another shard.
+    pub(super) fn add(&mut self, other: Self) {
+        self.wanted += other.wanted;
+        self.least += other.least;
+        self.again += other.again;
+    }
+}
+
 /// The idle connections of a load, in a core of their own.
 #[derive(Debug)]
 pub(super) struct Idle<'p> {
@@ -518,7 +527,7 @@ impl<'p> Idle<'p> {
 }
 
 /// Time between checks of signals, files and idle connections.
-pub(super) const TURN: Duration = Duration::from_millis(50);
+const TURN: Duration = Duration::from_millis(50);
 
 /// Idle connections and the altered file; neither in most loads.
 #[derive(Debug, Default)]
@@ -531,9 +540,9 @@ pub(super) struct Beside<'p> {
 impl<'p> Beside<'p> {
     /// Makes the idle connections that the plan wants, and starts to rewrite its file.
     pub(super) fn begin(plan: &'p Plan, stopped: &mut dyn FnMut() -> bool) -> Result<Self, String> {
-        let idle = match plan.options.idle {
-            None | Some(0) => None,
-            Some(wanted) => Some(Idle::hold(plan, wanted, stopped)?),
+        let idle = match plan.idle() {
+            0 => None,
+            wanted => Some(Idle::hold(plan, wanted, stopped)?),
         };
         let start = |target| Rewriting::start(target, clock::nanos());
         let rewriting = plan.altered.clone().map(start).transpose();

@@ -41,7 +41,7 @@ fn fit(line: &str) -> String {
 fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
     let partial = if outcome.interrupted { " (interrupted: a partial result)" } else { "" };
     writeln!(out, "{}  {} model, {}", outcome.url, outcome.model, outcome.load)?;
-    writeln!(out, "{:.2} s measured, seed {}{partial}", outcome.seconds, outcome.seed)?;
+    writeln!(out, "{}{partial}", extent(outcome))?;
     write_workload(outcome, out)?;
     writeln!(out)?;
     writeln!(out, "{}", outcome.stamp.name())?;
@@ -76,6 +76,13 @@ fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
     write_health(outcome, out)?;
     write_level(outcome, out)?;
     writeln!(out, "\n{}", clock_note(outcome))
+}
+
+/// Length of the measurement, seed, and shards.
+pub(super) fn extent(outcome: &Outcome) -> String {
+    let shards = outcome.shards.iter().map(|shards| format!(", {}", shards.words()));
+    let shards: String = shards.collect();
+    format!("{:.2} s measured, seed {}{shards}", outcome.seconds, outcome.seed)
 }
 
 /// Says whether coordinated omission hides stalls of the server from the times.

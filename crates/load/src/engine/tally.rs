@@ -5,8 +5,12 @@ use super::fate::{Fate, Fates};
 use super::plan::CLASSES;
 use crate::number::nanos_of;
 use crate::workload::specweb::CONFORMING_BITS_PER_S;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer as HdrReader, Serializer as _, V2Serializer};
 use serde::de::Error as _;
+use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 
@@ -231,6 +235,8 @@ impl Tally {
         self.lag.add(&other.lag);
         self.phases.add(&other.phases);
         self.classes.iter_mut().zip(&other.classes).for_each(|(sum, class)| sum.add(class));
+        // Shards with more threads tell more clients apart.
+        self.seen.resize(self.seen.len().max(other.seen.len()), Seen::default());
         self.seen.iter_mut().zip(&other.seen).for_each(|(sum, seen)| sum.add(seen));
         self.sessions.add(&other.sessions);
         self.lines.connections += other.lines.connections;
@@ -340,7 +346,7 @@ pub struct Row {
     pub spread: Vec<(u64, u64)>,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Second {
     /// Counted fields of the row; `row()` computes the others.
     pub(super) row: Row,
@@ -508,10 +514,15 @@ impl Default for Hdr {
     }
 }
 
-/// Stored as `{"digits": 3, "pairs": [[ns, count], ...]}`.
+/// Stored as `{"digits": 3, "v2": "HISTEw..."}`: `HdrHistogram`'s format V2 in base64, which its
+/// libraries read in many languages.
 impl Serialize for Hdr {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        Stored { digits: self.0.sigfig(), pairs: self.pairs().collect() }.serialize(out)
+        let mut bytes = Vec::new();
+        let written = V2Serializer::new().serialize(&self.0, &mut bytes);
+        written.map_err(|error| S::Error::custom(format!("{error:?}")))?;
+        let (digits, v2) = (self.0.sigfig(), STANDARD.encode(&bytes));
+        Stored { digits, v2, pairs: Vec::new() }.serialize(out)
     }
 }
 
@@ -520,6 +531,10 @@ impl<'de> Deserialize<'de> for Hdr {
         let stored = Stored::deserialize(input)?;
         if !(2..=3).contains(&stored.digits) {
             return Err(D::Error::custom("a histogram has 2 or 3 digits"));
+        }
+        if !stored.v2.is_empty() {
+            let hdr = stored.read().filter(|hdr| hdr.0.sigfig() == stored.digits);
+            return hdr.ok_or_else(|| D::Error::custom("a histogram is damaged"));
         }
         let mut hdr = Self::of(stored.digits);
         for (ns, count) in stored.pairs {
@@ -532,10 +547,34 @@ impl<'de> Deserialize<'de> for Hdr {
 #[derive(Serialize, Deserialize)]
 struct Stored {
     digits: u8,
+    #[serde(default)]
+    v2: String,
+    /// Times and counts, as results of format 1 have them.
+    #[serde(default, skip_serializing)]
     pairs: Vec<(u64, u64)>,
 }
 
-/// Points of [`Spectrum::curve`] in a factor of ten. Below the lower quartile there is little to see.
+/// First bytes of format V2, which is not compressed.
+const V2_COOKIE: [u8; 4] = 0x1c84_9313_u32.to_be_bytes();
+/// Bytes before the counts of format V2.
+const V2_HEAD_BYTES: usize = 40;
+
+impl Stored {
+    /// The histogram, if it is whole and has the bounds of all others, so that it can be added.
+    fn read(&self) -> Option<Hdr> {
+        let bytes = STANDARD.decode(&self.v2).ok()?;
+        // The reader makes room for as many bytes as the head says.
+        let counts = u32::from_be_bytes(*bytes.get(4..)?.first_chunk()?);
+        let whole = V2_HEAD_BYTES.checked_add(usize::try_from(counts).ok()?)?;
+        if !bytes.starts_with(&V2_COOKIE) || bytes.len() != whole {
+            return None;
+        }
+        let hdr: Histogram<u64> = HdrReader::new().deserialize(&mut bytes.as_slice()).ok()?;
+        ((hdr.low(), hdr.high()) == (FINEST_NS, LONGEST_NS)).then_some(Hdr(hdr))
+    }
+}
+
+/// Points of [`Spectrum::curve`] in a factor of ten.
 const POINTS_PER_DECADE: f64 = 8.0;
 
 /// Times of those that came back, and how many did not: those are later than anything.
@@ -686,6 +725,32 @@ mod tests {
         let mut hdr = Hdr::coarse();
         [900_000, 1_010_000, 1_100_000, 70_000_000].into_iter().for_each(|ns| hdr.record(ns));
         assert_eq!(hdr.spread(), [(1_000_000, 1), (1_333_521, 2), (74_989_420, 1)]);
-        assert!(serde_json::from_str::<Hdr>("{\"digits\":9,\"pairs\":[]}").is_err());
+    }
+
+    /// Results of format 1 are read; what is damaged or has other bounds is refused.
+    #[test]
+    fn stored_histograms_are_read_with_care() {
+        let read = |text: &str| serde_json::from_str::<Hdr>(text);
+        let mut hdr = Hdr::coarse();
+        hdr.record_n(5_000, 3);
+        let old = read("{\"digits\":2,\"pairs\":[[5000,3]]}").unwrap();
+        assert_eq!(old.pairs().collect::<Vec<_>>(), hdr.pairs().collect::<Vec<_>>());
+        let whole = serde_json::to_string(&hdr).unwrap();
+        assert!(whole.contains("\"HISTEw"), "{whole}");
+        assert_eq!(read(&whole).unwrap(), hdr);
+        let of = |bounds: (u64, u64)| {
+            let mut bytes = Vec::new();
+            let other = Histogram::<u64>::new_with_bounds(bounds.0, bounds.1, 2).unwrap();
+            V2Serializer::new().serialize(&other, &mut bytes).unwrap();
+            bytes
+        };
+        let huge = [&of((FINEST_NS, LONGEST_NS))[..4], &[0xff; 36]].concat();
+        for bytes in [of((1, LONGEST_NS)), of((FINEST_NS, 1_000)), huge, vec![1, 2, 3]] {
+            let text = format!("{{\"digits\":2,\"v2\":\"{}\"}}", STANDARD.encode(bytes));
+            assert!(read(&text).is_err(), "{text}");
+        }
+        for text in ["{\"digits\":9,\"pairs\":[]}", &whole.replace(":2,", ":3,"), "{}"] {
+            assert!(read(text).is_err(), "{text}");
+        }
     }
 }
