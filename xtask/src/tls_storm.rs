@@ -43,7 +43,7 @@ pub(crate) struct Options {
 }
 
 /// Architectures with the most handshakes: one of each driver.
-const LONG: [&str; 16] = [
+const LONG: [&str; 17] = [
     "symped",
     "hybrid-adapt",
     "sped-readahead",
@@ -52,6 +52,7 @@ const LONG: [&str; 16] = [
     "flash-linux",
     "laio",
     "auto",
+    "uring",
     "cohort",
     "mp",
     "mt",

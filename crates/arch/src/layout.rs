@@ -122,6 +122,15 @@ impl Layout {
         if let Steps::All(_) = (driver.steps)(settings) {
             one_at_a_time(driver, settings, addresses.len())?;
         }
+        if driver.takes("uring.processes") {
+            let processes = (driver.processes)(settings, processors).max(1);
+            for _ in 0..processes {
+                let listeners = layout.listen(addresses, (processes > 1).then_some(0));
+                layout.staff(1, listeners, &[]);
+            }
+            layout.share_slots((driver.slots)(settings));
+            return Ok(layout);
+        }
         if !driver.takes("event.copies") {
             layout.listen(addresses, None);
             layout.staff((driver.processes)(settings, processors).max(1), 0..addresses.len(), &[]);

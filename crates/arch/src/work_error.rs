@@ -22,6 +22,8 @@ pub enum WorkError {
     Preparation(&'static str, io::Error),
     /// The system refuses io_uring to laio.
     UringForLaio(io::Error),
+    /// The system refuses io_uring to a loop that has nothing else.
+    Uring(io::Error),
     /// The system refuses io_uring to asynchronous reads.
     UringForReads(io::Error),
     /// The kernel has no room for this many asynchronous reads, or does not support them.
@@ -99,6 +101,11 @@ impl fmt::Display for WorkError {
                 "laio.engine=uring: the system refuses io_uring: {error} ({URING_NEEDS}); \
                  laio.engine=nowait does without"
             ),
+            Self::Uring(error) => write!(
+                f,
+                "the system refuses io_uring: {error} ({URING_NEEDS}); server.architecture=symped \
+                 does without"
+            ),
             Self::UringForReads(error) => write!(
                 f,
                 "the system refuses io_uring: {error} ({URING_NEEDS}); \
@@ -152,6 +159,7 @@ impl error::Error for WorkError {
             | Self::Pipeline(error)
             | Self::Preparation(_, error)
             | Self::UringForLaio(error)
+            | Self::Uring(error)
             | Self::UringForReads(error)
             | Self::KernelReads(_, error)
             | Self::Thread { error, .. }
@@ -191,6 +199,7 @@ mod tests {
                 WorkError::UringForLaio(os()),
                 format!("laio.engine=uring: {uring}; laio.engine=nowait does without"),
             ),
+            (WorkError::Uring(os()), format!("{uring}; server.architecture=symped does without")),
             (WorkError::UringForReads(os()), format!("{uring}; adapt.engine=threads does without")),
             (
                 WorkError::KernelReads(1024, os()),

@@ -69,7 +69,7 @@ const STAND_IN: &str = "stand-in";
 /// An architecture, its options, and whether a request for a cached file waits for the disk.
 type Row = (&'static str, &'static [(&'static str, &'static str)], bool);
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 10] = [
     ("sped", &[], true),
     ("amped", &[("amped.helper_kind", "threads")], false),
     ("amped", &[("amped.helper_kind", "processes")], false),
@@ -78,6 +78,8 @@ const ROWS: [Row; 8] = [
     ("laio", &[("laio.engine", "uring")], false),
     ("laio", &[("laio.engine", "nowait")], false),
     ("auto", &[], false),
+    ("uring", &[("uring.body", "read")], false),
+    ("uring", &[("uring.body", "splice")], false),
 ];
 
 /// Longer than a body that is kept in memory: sent from the file.

@@ -123,8 +123,9 @@ counters! {
     RecvFaults "recv_faults" "count" Sum
         "Calls that read from a client and failed for another reason.";
 
-    SendCalls "send_calls" "count" Sum "Calls of `send` and `sendmsg`.";
-    SendBytes "send_bytes" "bytes" Sum "Bytes that `send` and `sendmsg` gave to the kernel.";
+    SendCalls "send_calls" "count" Sum "Calls of `send` and `sendmsg`, and sends of a ring.";
+    SendBytes "send_bytes" "bytes" Sum
+        "Bytes that `send`, `sendmsg` and sends of a ring gave to the kernel.";
     SendWouldBlock "send_would_block" "count" Sum
         "Calls of `send` and `sendmsg` that found the socket full (`EAGAIN`).";
     SendFaults "send_faults" "count" Sum

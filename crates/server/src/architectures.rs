@@ -39,6 +39,7 @@ const PAGES: &[(&str, &str)] = &[
     ("sped-readahead", include_str!("../../../docs/arch/sped-readahead.md")),
     ("symped", include_str!("../../../docs/arch/symped.md")),
     ("symped-b", include_str!("../../../docs/arch/symped-b.md")),
+    ("uring", include_str!("../../../docs/arch/uring.md")),
     ("watpipe4", include_str!("../../../docs/arch/watpipe4.md")),
     ("watpipe5", include_str!("../../../docs/arch/watpipe5.md")),
     ("watpipe5-b", include_str!("../../../docs/arch/watpipe5-b.md")),

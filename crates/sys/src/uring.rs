@@ -3,6 +3,15 @@
 //!
 //! Lazy Asynchronous I/O asked that of an operating system. Every operation owns what the kernel
 //! reads and writes until the kernel has reported it.
+//!
+//! [`WireRing`] performs the operations on sockets as well, many at a time.
+mod buffers;
+mod sends;
+mod wire;
+
+pub use sends::SentBytes;
+pub use wire::WireRing;
+
 use crate::{
     Bell, OpenRules, Read, Root, StaticFile,
     opening::{Next as NextOpen, Opening, is_known},
@@ -11,7 +20,10 @@ use crate::{
 };
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use regatta_op::{Fault, OpenFault, OpenReq, Opened, ReadReq};
-use rustix::io::Errno;
+use rustix::{
+    io::Errno,
+    pipe::{PipeFlags, fcntl_setpipe_size, pipe_with},
+};
 use std::{
     collections::VecDeque,
     fmt, io,
@@ -31,6 +43,9 @@ const COMPLETIONS: u32 = 1024;
 
 /// Attempts to submit an operation for which the kernel has no memory.
 const SUBMIT_TRIES_MAX: u32 = 1000;
+
+/// Room of a new pipe, bytes.
+const PIPE_BYTES: usize = 64 << 10;
 
 /// Most bytes that one read brings in when a range is not in memory.
 const SCRATCH_BYTES: u64 = 128 << 10;
@@ -52,6 +67,39 @@ pub enum DiskOp {
         /// Length of the range, bytes; a few hundred KiB.
         len: u64,
     },
+    /// Move a range into an empty pipe, as much as there is room for.
+    Fill {
+        /// The file.
+        file: StaticFile,
+        /// Start of the range.
+        at: u64,
+        /// Length of the range, bytes.
+        len: u64,
+        /// The pipe.
+        pipe: Pipe,
+    },
+}
+
+/// A pipe through which pieces of files go to sockets.
+#[derive(Debug)]
+pub struct Pipe {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+impl Pipe {
+    /// A pipe with room for `bytes`, as far as the system allows.
+    ///
+    /// # Errors
+    /// No descriptors or no memory left.
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        if bytes > PIPE_BYTES {
+            // With less room, more pieces are moved.
+            let _ = fcntl_setpipe_size(&writer, bytes);
+        }
+        Ok(Self { reader, writer })
+    }
 }
 
 /// Outcome of a [`DiskOp`].
@@ -63,6 +111,8 @@ pub enum Finished {
     Read(Read),
     /// Outcome of [`DiskOp::Prefetch`]. The range may be unreadable, which the read will find out.
     Prefetched,
+    /// Outcome of [`DiskOp::Fill`]: the pipe, and the bytes in it. None: the file shrank.
+    Filled(Pipe, Result<u64, Fault>),
 }
 
 /// Name of an operation that the kernel has not finished yet.
@@ -119,6 +169,12 @@ enum Progress {
         next: u64,
         whole: bool,
     },
+    Fill {
+        file: StaticFile,
+        at: u64,
+        len: u64,
+        pipe: Pipe,
+    },
 }
 
 /// Result of a step of an operation.
@@ -149,11 +205,7 @@ impl Ring {
 
     /// Opens below another root from now on. Operations under way stay below the old one.
     pub fn set_root(&mut self, root: &Root) {
-        match root.try_clone() {
-            Ok(root) => self.root = Some(Arc::new(root)),
-            // No descriptor left: operations under way may then find siblings below the new one.
-            Err(_) => drop(self.root.as_ref().map(|own| own.replace(root.as_fd()))),
-        }
+        replace_root(&mut self.root, root);
     }
 
     /// Begins an operation, which may be over on return.
@@ -164,19 +216,9 @@ impl Ring {
     /// # Panics
     /// If it is to open a file and the ring has no root.
     pub fn start(&mut self, op: DiskOp) -> Result<Finished, Token> {
-        let running = match op {
-            DiskOp::Open(req) if req.below().1.is_empty() => {
-                return Ok(Finished::Opened(Ok(Opened::Directory)));
-            }
-            mut op => {
-                if let DiskOp::Read(req) = &mut op
-                    && let Err(fault) = room(req)
-                {
-                    return Ok(Finished::Read((std::mem::take(&mut req.buffer), Err(fault))));
-                }
-                let slow = delay(&op, self.root.as_deref(), self.rules);
-                Box::new(Running::new(op, self.root.as_ref(), slow))
-            }
+        let running = match prepare(op, self.root.as_ref(), self.rules) {
+            Ok(running) => running,
+            Err(finished) => return Ok(finished),
         };
         let at = self.free.pop().unwrap_or_else(|| {
             self.running.push(None);
@@ -294,6 +336,39 @@ impl Drop for Ring {
     }
 }
 
+/// Replaces the root of a ring.
+fn replace_root(own: &mut Option<Arc<Root>>, root: &Root) {
+    match root.try_clone() {
+        Ok(root) => *own = Some(Arc::new(root)),
+        // No descriptor left: operations under way may then find siblings below the new one.
+        Err(_) => drop(own.as_ref().map(|own| own.replace(root.as_fd()))),
+    }
+}
+
+/// Makes the memory of an operation.
+///
+/// # Errors
+/// The result, if the operation needs no call.
+fn prepare(
+    mut op: DiskOp,
+    root: Option<&Arc<Root>>,
+    rules: OpenRules,
+) -> Result<Box<Running>, Finished> {
+    match &mut op {
+        DiskOp::Open(req) if req.below().1.is_empty() => {
+            return Err(Finished::Opened(Ok(Opened::Directory)));
+        }
+        DiskOp::Read(req) => {
+            if let Err(fault) = room(req) {
+                return Err(Finished::Read((std::mem::take(&mut req.buffer), Err(fault))));
+            }
+        }
+        DiskOp::Open(_) | DiskOp::Prefetch { .. } | DiskOp::Fill { .. } => {}
+    }
+    let slow = delay(&op, root.map(|root| &**root), rules);
+    Ok(Box::new(Running::new(op, root, slow)))
+}
+
 impl Running {
     fn new(op: DiskOp, root: Option<&Arc<Root>>, slow: Option<Duration>) -> Self {
         let (progress, buffer) = match op {
@@ -307,6 +382,9 @@ impl Running {
                 let (end, whole) = (at + len.max(1), len <= COPY_BYTES);
                 let bytes = if whole { scratch_bytes(len) } else { 0 };
                 (Progress::Prefetch { file, at, end, next: at, whole }, Vec::with_capacity(bytes))
+            }
+            DiskOp::Fill { file, at, len, pipe } => {
+                (Progress::Fill { file, at, len, pipe }, Vec::new())
             }
         };
         let (path, how) = (Vec::new(), types::OpenHow::new());
@@ -353,14 +431,21 @@ impl Running {
                 self.buffer.clear();
                 read(file, *next, u64::MAX, &mut self.buffer)
             }
+            Progress::Fill { file, at, len, pipe } => {
+                let from = types::Fd(file.as_fd().as_raw_fd());
+                let to = types::Fd(pipe.writer.as_raw_fd());
+                let len = u32::try_from(*len).unwrap_or(u32::MAX);
+                opcode::Splice::new(from, at.cast_signed(), to, -1, len).build()
+            }
         }
     }
 
     /// Takes the result of a step.
     fn step(mut self: Box<Self>, result: i32) -> Next {
         if self.slow.take().is_some() {
-            if let Progress::Read(ReadReq { file, .. }) | Progress::Prefetch { file, .. } =
-                &self.progress
+            if let Progress::Read(ReadReq { file, .. })
+            | Progress::Prefetch { file, .. }
+            | Progress::Fill { file, .. } = &self.progress
             {
                 simulated_disk::delayed(file);
             }
@@ -391,7 +476,20 @@ impl Running {
                 Next::Step(self)
             }
             Progress::Prefetch { .. } => self.prefetch_step(result),
+            Progress::Fill { .. } => self.filled(result),
         }
+    }
+
+    /// Takes the result of a splice into a pipe.
+    fn filled(self: Box<Self>, result: i32) -> Next {
+        if matches!(-result, libc::EINTR | libc::EAGAIN) {
+            return Next::Step(self);
+        }
+        let Progress::Fill { pipe, .. } = self.progress else {
+            return Next::End(Finished::Prefetched);
+        };
+        let bytes = u64::try_from(result).map_err(|_| Fault::Other(-result));
+        Next::End(Finished::Filled(pipe, bytes))
     }
 
     /// Takes the result of a step that the caller had to wait for.
@@ -435,9 +533,9 @@ fn delay(op: &DiskOp, root: Option<&Root>, rules: OpenRules) -> Option<Duration>
         DiskOp::Open(req) => {
             simulated_disk::open_delay(|| is_known(root.expect(NO_ROOT), req, rules))
         }
-        DiskOp::Read(ReadReq { file, at, len, .. }) | DiskOp::Prefetch { file, at, len } => {
-            simulated_disk::read_delay(file, *at, *len)
-        }
+        DiskOp::Read(ReadReq { file, at, len, .. })
+        | DiskOp::Prefetch { file, at, len }
+        | DiskOp::Fill { file, at, len, .. } => simulated_disk::read_delay(file, *at, *len),
     }
 }
 

@@ -3,8 +3,8 @@
 mod options;
 
 pub(crate) use options::{
-    EventOptions, LOOP_OPTIONS, Listen, OPTIONS, Partition, Pin, PollerKind, SendMode, WORKERS_MAX,
-    copies_and_processes,
+    EventOptions, HANDSHAKES_PER_ROUND, LOOP_OPTIONS, Listen, OPTIONS, Partition, Pin, PollerKind,
+    SendMode, TURN_BYTES_MAX, TURN_OPS_MAX, WORKERS_MAX, copies_and_processes,
 };
 
 use crate::{

@@ -4,22 +4,21 @@ use crate::{
     Driver, Env, WorkError,
     architectures::event::{self, EventOptions, EventWorker},
     disk::{
-        at_once::{Completion, Disk, DiskResult, front},
+        at_once::{Completion, Disk, front},
         helper_threads::HelperThreads,
         helpers::{HelperJob, HelperLimits, HelperPool, HelperTask, Helpers, Purpose},
-        waiters::{Sequence, Waiters},
+        ring_disk::{Engine, RingDisk, count},
     },
-    drive::{ledger::Spent, perform::Below},
+    drive::perform::Below,
     options::{Choice as _, Kind, OptionSpec, choice, joined, options},
 };
-use regatta_metrics::{Counter, Tally};
+use regatta_metrics::Tally;
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
     OpenResult, Read, Resident, Root, StaticFile, by_nowait, open_cached, read_cached,
     uring::{DiskOp, Finished, Ring, Token},
 };
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
     io,
     os::fd::{AsFd, BorrowedFd},
 };
@@ -102,31 +101,6 @@ fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
     })
 }
 
-/// Counts an operation as completed inline or deferred.
-fn count<T>(over: Option<T>, tally: Tally<'_>) -> Option<T> {
-    let counter = if over.is_some() { Counter::LaioInline } else { Counter::LaioDeferred };
-    tally.add(counter, 1);
-    over
-}
-
-/// Begins operations so that they complete at once if they can, and continues the others.
-trait Engine {
-    /// Begins an operation.
-    ///
-    /// # Errors
-    /// The operation is in flight: the token under which it will be reported.
-    fn start(&mut self, op: DiskOp) -> Result<Finished, Token>;
-    /// Takes what has completed since the last call.
-    ///
-    /// # Errors
-    /// Nothing more will be reported.
-    fn finished(&mut self, out: &mut Vec<(Token, Finished)>) -> io::Result<()>;
-    /// Readable while there may be completions.
-    fn source(&self) -> BorrowedFd<'_>;
-    /// Opens below another root from now on.
-    fn set_root(&mut self, root: &Root);
-}
-
 impl Engine for Ring {
     fn start(&mut self, op: DiskOp) -> Result<Finished, Token> {
         Self::start(self, op)
@@ -142,160 +116,6 @@ impl Engine for Ring {
 
     fn set_root(&mut self, root: &Root) {
         Self::set_root(self, root);
-    }
-}
-
-/// Disk of a loop for which the kernel continues operations that would block. Their number is
-/// limited, since they cannot be cancelled.
-struct RingDisk<'a, E> {
-    ring: E,
-    waiters: Waiters,
-    /// Operations in the ring, by token. The ring reuses a token as soon as it has reported it.
-    in_flight: HashMap<Token, Pending>,
-    /// Operations for which the ring has no room, oldest first.
-    queue: BTreeMap<Sequence, (Pending, DiskOp)>,
-    /// Operations that have completed and have not been reported yet.
-    done: VecDeque<(Pending, Finished)>,
-    below: Below<'a>,
-    /// The most operations that may be in the ring at once.
-    operations_max: usize,
-    chunk_bytes: u64,
-    tally: Tally<'a>,
-}
-
-struct Pending {
-    key: u64,
-    sequence: Sequence,
-    purpose: Purpose,
-    /// Bytes that may be sent when the range is in memory.
-    bytes: u64,
-}
-
-impl<'a, E: Engine> RingDisk<'a, E> {
-    fn new(
-        ring: E,
-        below: Below<'a>,
-        operations_max: usize,
-        chunk_bytes: u64,
-        tally: Tally<'a>,
-    ) -> Self {
-        let (waiters, in_flight) = (Waiters::default(), HashMap::new());
-        let (queue, done) = (BTreeMap::new(), VecDeque::new());
-        Self { ring, waiters, in_flight, queue, done, below, operations_max, chunk_bytes, tally }
-    }
-
-    fn start(&mut self, op: DiskOp, key: u64, purpose: Purpose, bytes: u64) -> Option<Finished> {
-        let full = self.in_flight.len() >= self.operations_max;
-        let begun = if full {
-            self.finish_cached(op).map_err(Err)
-        } else {
-            self.ring.start(op).map_err(Ok)
-        };
-        let left = match begun {
-            Ok(finished) => return count(Some(finished), self.tally),
-            Err(left) => left,
-        };
-        let pending =
-            Pending { key, sequence: self.waiters.add(key, purpose.ticket()), purpose, bytes };
-        match left {
-            Ok(token) => drop(self.in_flight.insert(token, pending)),
-            Err(op) => drop(self.queue.insert(pending.sequence, (pending, op))),
-        }
-        count(None, self.tally)
-    }
-
-    /// Performs an operation without the ring if it needs no disk; else returns it.
-    fn finish_cached(&self, op: DiskOp) -> Result<Finished, DiskOp> {
-        match op {
-            DiskOp::Read(req) => read_cached(req).map(Finished::Read).map_err(DiskOp::Read),
-            DiskOp::Open(req) => match open_cached(self.below.root, &req, self.below.rules) {
-                Some(found) => Ok(Finished::Opened(found)),
-                None => Err(DiskOp::Open(req)),
-            },
-            DiskOp::Prefetch { ref file, at, len } => match by_nowait(file, at, len) {
-                Resident::Yes => Ok(Finished::Prefetched),
-                _ => Err(op),
-            },
-        }
-    }
-
-    /// Begins queued operations while the ring has room.
-    fn begin_queued(&mut self) {
-        while self.in_flight.len() < self.operations_max
-            && let Some((_, (pending, op))) = self.queue.pop_first()
-        {
-            match self.ring.start(op) {
-                Ok(finished) => self.done.push_back((pending, finished)),
-                Err(token) => drop(self.in_flight.insert(token, pending)),
-            }
-        }
-    }
-
-    fn take_finished(&mut self) {
-        let mut finished = Vec::new();
-        // A ring that cannot be entered any more has no completions.
-        if self.ring.finished(&mut finished).is_ok() {
-            let reported = finished.into_iter().filter_map(|(token, finished)| {
-                self.in_flight.remove(&token).map(|pending| (pending, finished))
-            });
-            self.done.extend(reported);
-        }
-        self.begin_queued();
-    }
-}
-
-impl<E: Engine> Disk for RingDisk<'_, E> {
-    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<OpenResult> {
-        match self.start(DiskOp::Open(req), key, Purpose::Open(ticket), 0)? {
-            Finished::Opened(found) => Some(found),
-            Finished::Read(_) | Finished::Prefetched => None,
-        }
-    }
-
-    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read> {
-        match self.start(DiskOp::Read(req), key, Purpose::Read(ticket), 0)? {
-            Finished::Read(read) => Some(read),
-            Finished::Opened(_) | Finished::Prefetched => None,
-        }
-    }
-
-    fn prefetch(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
-        let Some((file, at, len)) = front(outbox, self.chunk_bytes) else { return Some(u64::MAX) };
-        let op = DiskOp::Prefetch { file: file.clone(), at, len };
-        self.start(op, key, Purpose::Prefetch, len).map(|_| len)
-    }
-
-    fn forget(&mut self, key: u64, what: Abandoned) {
-        self.waiters.forget(key, what, |sequence| drop(self.queue.remove(&sequence)));
-    }
-
-    fn renew_root(&mut self) {
-        self.ring.set_root(self.below.root);
-    }
-
-    fn source(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.ring.source())
-    }
-
-    fn next_completion(&mut self) -> Option<Completion> {
-        if self.done.is_empty() {
-            self.take_finished();
-        }
-        while let Some((pending, finished)) = self.done.pop_front() {
-            let Pending { key, sequence, purpose, bytes } = pending;
-            let result = match (purpose, finished) {
-                (Purpose::Open(ticket), Finished::Opened(found)) => {
-                    DiskResult::Opened(ticket, found)
-                }
-                (Purpose::Read(ticket), Finished::Read(read)) => DiskResult::Read(ticket, read),
-                _ => DiskResult::Prefetched(bytes),
-            };
-            if self.waiters.remove(key, sequence) {
-                return Some(Completion { key, result, spent: Spent::default() });
-            }
-            self.tally.add(Counter::DiskCompletionsDropped, 1);
-        }
-        None
     }
 }
 
@@ -432,6 +252,7 @@ mod tests {
                 }
                 DiskOp::Read(req) => Finished::Read(read_range(req)),
                 DiskOp::Prefetch { .. } => Finished::Prefetched,
+                DiskOp::Fill { .. } => unreachable!("a lazy disk has no pipe"),
             }
         }
     }

@@ -15,4 +15,5 @@ pub mod mt;
 pub(crate) mod pipeline;
 pub mod readahead;
 pub mod seda;
+pub mod uring;
 pub mod watpipe;

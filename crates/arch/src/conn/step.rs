@@ -1,5 +1,7 @@
 //! Readiness: try an operation, and come back with the same value when the socket is ready.
 mod left;
+#[cfg(test)]
+pub(crate) mod seen;
 
 pub use left::{Leaves, Left};
 
@@ -14,7 +16,7 @@ use crate::{
         budget::Budget,
         worker::{ConnSlot, Desk, Worker},
     },
-    disk::at_once::{Completion, Disk, DiskResult},
+    disk::at_once::{Completion, Disk, DiskResult, Wire},
 };
 use regatta_metrics::Counter;
 use regatta_op::{
@@ -39,6 +41,8 @@ const _: () = assert!(Worker::<Readiness>::SLOT_BYTES <= CONNECTION_BYTES_MAX);
 
 /// Marks a `Send` that the disk makes ready. No file has as many bytes.
 const PREFETCHING: u64 = u64::MAX;
+/// Marks a `Send` that is in flight.
+const SENDING: u64 = u64::MAX - 1;
 
 /// A connection whose operations are tried, and retried when its socket is ready.
 pub type ReadySlot = ConnSlot<Readiness>;
@@ -53,7 +57,7 @@ pub struct Readiness {
     /// A `Send` that has been offered and not finished.
     send: Option<Box<Outbox<StaticFile>>>,
     /// Bytes of the file at the front of `send` that the disk has made ready; [`PREFETCHING`] until
-    /// it answers.
+    /// it answers, [`SENDING`] while a [`Wire`] has the `Send`.
     granted: u64,
     /// The socket may have bytes, or the end of the stream, that have not been read.
     pub readable: bool,
@@ -166,7 +170,7 @@ impl Readiness {
     /// Returns what to wait for when nothing more can be done. `only_sends`: not for bytes of the
     /// peer.
     fn wait(&self, only_sends: bool) -> Turn {
-        let sends = self.send.is_some() && self.granted != PREFETCHING;
+        let sends = self.granted == SENDING || self.send.is_some() && self.granted != PREFETCHING;
         let receives = self.recv && !only_sends;
         #[cfg(test)]
         seen::BOTH.with(|turns| turns.set(turns.get() + u64::from(receives && sends)));
@@ -263,6 +267,14 @@ fn on_completion(slot: &mut ReadySlot, result: DiskResult, now: Now, cx: &FileCx
             slot.conn.disk_answered(now, cx);
             slot.drive.granted = bytes;
         }
+        DiskResult::Sent(outbox, sent) => {
+            slot.drive.granted = 0;
+            let goes_on = sent.is_ok() && !outbox.is_empty();
+            slot.conn.complete(Done::Send(outbox, sent), now, cx);
+            if goes_on && slot.conn.deadline() <= now.tick {
+                had_room(slot, now, cx);
+            }
+        }
     }
 }
 
@@ -303,6 +315,8 @@ pub struct Io<'a> {
     pub rules: TurnRules,
     /// Files are mapped ([`Disk::maps`]).
     maps: bool,
+    /// Operations on sockets are a ring's ([`Disk::wire`]).
+    has_wire: bool,
     /// Received bytes land here, from [`LANDING`] on.
     buffer: Box<[u8]>,
     spares: Spares,
@@ -328,11 +342,12 @@ impl<'a> Io<'a> {
         // Bytes behind a request are kept until it is answered, so no more are taken at once than a
         // head may need: a connection keeps two such lengths at most.
         let recv_bytes = limits.head_bytes_max.min(RECV_BYTES_MAX);
-        let maps = disk.maps();
+        let (maps, has_wire) = (disk.maps(), disk.wire().is_some());
         Self {
             disk,
             rules,
             maps,
+            has_wire,
             buffer: vec![0; LANDING + recv_bytes].into(),
             spares: Spares::default(),
             budget: Budget::new(rules.bytes_max),
@@ -357,6 +372,11 @@ impl<'a> Io<'a> {
     pub const fn in_pipeline(mut self) -> Self {
         self.in_pipeline = true;
         self
+    }
+
+    /// The sockets' part of the disk, if it has one.
+    pub(crate) fn wire(&mut self) -> Option<&mut dyn Wire> {
+        if self.has_wire { self.disk.wire() } else { None }
     }
 
     /// Begins a round, and notifies the disk if the root has been `renewed`.
@@ -432,7 +452,7 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
             if left::leaves_recv(slot, io.rules.leaves) {
                 return Turn::Left(OpKind::Recv);
             }
-            asks |= receive(slot, io, now, cx);
+            asks |= receive(slot, key, io, now, cx);
             if io.left.is_some() {
                 return Turn::Left(OpKind::Recv);
             }
@@ -561,11 +581,16 @@ const fn was_last(ops: &mut u32) -> bool {
 
 /// Performs the offered `Recv`; false if nothing has come.
 #[inline]
-fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> bool {
+fn receive(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> bool {
     #[cfg(test)]
     seen::note_beside_send(slot, now);
     let buffer = &mut io.buffer[LANDING..];
-    let received = match perform::recv(&slot.socket, buffer, cx.tally) {
+    let wire = if io.has_wire { io.disk.wire() } else { None };
+    let received = match wire {
+        None => perform::recv(&slot.socket, buffer, cx.tally),
+        Some(wire) => wire.recv(key, &slot.socket, buffer, cx.tally),
+    };
+    let received = match received {
         Err(TransferFailure::WouldBlock) => {
             // What is behind an urgent byte has been read.
             (slot.drive.readable, slot.drive.urgent) = (false, false);
@@ -621,6 +646,10 @@ fn send(
             }
         }
     }
+    if io.has_wire {
+        submit(slot, key, outbox, most, io);
+        return None;
+    }
     let before = io.spent.send;
     let may_last = at_file || io.rules.patience.is_some();
     let waits = may_last.then(|| Beat::begins_call(io.beat.as_deref()));
@@ -666,6 +695,15 @@ fn send(
     None
 }
 
+/// Lends an outbox to the ring that sends it. The result is a completion.
+fn submit(slot: &mut ReadySlot, key: u64, outbox: Outbox<StaticFile>, most: u64, io: &mut Io<'_>) {
+    let Some(wire) = io.disk.wire() else { return };
+    let bytes = wire.send(key, &slot.socket, outbox, most);
+    io.bytes = io.bytes.saturating_sub(bytes * u64::from(slot.weight));
+    slot.drive.granted = SENDING;
+    is_pending(slot);
+}
+
 /// A file range follows what is left of the head.
 fn is_before_file(outbox: &Outbox<StaticFile>) -> bool {
     matches!(outbox.segments().next(), Some(Segment::File { .. }))
@@ -675,9 +713,7 @@ fn is_before_file(outbox: &Outbox<StaticFile>) -> bool {
 #[cold]
 fn sent_late(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) {
     if io.rules.patience.is_none() {
-        // There was room, and others held the loop up: the peer's window begins now.
-        let late = now.tick.since(slot.conn.deadline());
-        return slot.conn.held_up(late + cx.site.deadlines.send_window_ms);
+        return had_room(slot, now, cx);
     }
     // It filled the socket and then waited: another call would wait as long again.
     let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
@@ -685,6 +721,14 @@ fn sent_late(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &Fil
     if let Some(what) = slot.conn.abandoned() {
         forget(slot, key, what, io.disk);
     }
+}
+
+/// Begins the peer's window now: room was there when the deadline had passed, and others held the
+/// loop up.
+#[cold]
+fn had_room(slot: &mut ReadySlot, now: Now, cx: &FileCx<'_>) {
+    let late = now.tick.since(slot.conn.deadline());
+    slot.conn.held_up(late + cx.site.deadlines.send_window_ms);
 }
 
 /// The time after calls that may have blocked.
@@ -725,46 +769,4 @@ fn park_for_disk(
     slot.conn.wait_for_disk(now, cx);
     slot.drive.granted = PREFETCHING;
     is_pending(slot);
-}
-
-/// Statistics of the turns of this thread.
-#[cfg(test)]
-pub(crate) mod seen {
-    use super::{ReadySlot, left};
-    use regatta_op::Now;
-    use std::cell::Cell;
-
-    thread_local! {
-        pub(crate) static PENDING_MAX: Cell<usize> = const { Cell::new(0) };
-        pub(crate) static BOTH: Cell<u64> = const { Cell::new(0) };
-        static BESIDE_SEND: Cell<u64> = const { Cell::new(0) };
-    }
-
-    /// Forgets the turns of earlier tests in this thread.
-    pub(crate) fn reset() {
-        PENDING_MAX.with(|most| most.set(0));
-        BOTH.with(|turns| turns.set(0));
-        BESIDE_SEND.with(|ops| ops.set(0));
-    }
-
-    /// Notes that an operation of the disk, or a `Recv`, is performed.
-    pub(super) fn note_beside_send(slot: &ReadySlot, now: Now) {
-        let waits = u64::from(left::send_waits(slot, now));
-        BESIDE_SEND.with(|ops| ops.set(ops.get() + waits));
-    }
-
-    /// The most operations that the disk had of a connection at once.
-    pub(crate) fn pending_max() -> usize {
-        PENDING_MAX.with(Cell::get)
-    }
-
-    /// Operations of the disk, and of `Recv`, that were performed while a `Send` waited.
-    pub(crate) fn beside_send() -> u64 {
-        BESIDE_SEND.with(Cell::get)
-    }
-
-    /// Turns after which the socket was watched for both directions.
-    pub(crate) fn both_directions() -> u64 {
-        BOTH.with(Cell::get)
-    }
 }

@@ -7,7 +7,7 @@ use crate::drive::{
     perform::{self, Below, TransferFailure},
 };
 use regatta_metrics::{Counter, Tally};
-use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Segment, Ticket};
+use regatta_op::{Abandoned, Fault, OpenReq, Outbox, ReadReq, Segment, Ticket};
 use regatta_sys::{OpenResult, Read, Resident, StaticFile, socket::Connection};
 use std::{os::fd::BorrowedFd, time::Duration};
 
@@ -44,6 +44,10 @@ pub trait Disk {
     ) -> Result<u64, TransferFailure> {
         perform::send(socket, outbox, bytes_max, spent, tally)
     }
+    /// The sockets' part, if a ring performs their operations.
+    fn wire(&mut self) -> Option<&mut dyn Wire> {
+        None
+    }
     /// Notes that sending bytes that [`Disk::prefetch`] allowed took `_ns` nanoseconds.
     fn sent(&mut self, _ns: u64) {}
     /// Forgets all operations of `key`, or one of them: what completes later is dropped.
@@ -62,6 +66,34 @@ pub trait Disk {
     fn next_completion(&mut self) -> Option<Completion> {
         None
     }
+}
+
+/// Performs operations on sockets by completion.
+pub trait Wire {
+    /// Takes what a connection has received. The poller reports when there is more, or the end.
+    ///
+    /// # Errors
+    /// Nothing is there, or the connection failed.
+    fn recv(
+        &mut self,
+        key: u64,
+        socket: &Connection,
+        buffer: &mut [u8],
+        tally: Tally<'_>,
+    ) -> Result<usize, TransferFailure>;
+    /// Begins to send from the front of an outbox, of a file at most `bytes_max` bytes. Returns the
+    /// number of bytes at most. The result is a completion of the disk ([`DiskResult::Sent`]).
+    fn send(
+        &mut self,
+        key: u64,
+        socket: &Connection,
+        outbox: Outbox<StaticFile>,
+        bytes_max: u64,
+    ) -> u64;
+    /// Collects what has completed by now.
+    fn reap(&mut self);
+    /// Whether a connection has received something that has not been taken.
+    fn has_input(&self, key: u64, socket: &Connection) -> bool;
 }
 
 /// The file range at the front of an outbox, as far as it is prefetched at once: to the end of the
@@ -99,6 +131,8 @@ pub enum DiskResult {
     Read(Ticket, Read),
     /// Result of [`Disk::prefetch`]: the bytes that may be sent.
     Prefetched(u64),
+    /// Result of [`Wire::send`]: the outbox, advanced by the bytes that the kernel took.
+    Sent(Outbox<StaticFile>, Result<u64, Fault>),
 }
 
 impl DiskResult {
@@ -107,7 +141,7 @@ impl DiskResult {
     pub fn opened(self) -> Option<OpenResult> {
         match self {
             Self::Opened(_, found) => Some(found),
-            Self::Read(..) | Self::Prefetched(_) => None,
+            Self::Read(..) | Self::Prefetched(_) | Self::Sent(..) => None,
         }
     }
 
@@ -116,7 +150,7 @@ impl DiskResult {
     pub fn read(self) -> Option<Read> {
         match self {
             Self::Read(_, read) => Some(read),
-            Self::Opened(..) | Self::Prefetched(_) => None,
+            Self::Opened(..) | Self::Prefetched(_) | Self::Sent(..) => None,
         }
     }
 }

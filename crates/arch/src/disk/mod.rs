@@ -6,4 +6,5 @@ pub mod helper_threads;
 pub mod helpers;
 pub mod mounts;
 pub mod probed;
+pub mod ring_disk;
 pub mod waiters;

@@ -50,8 +50,18 @@ pub fn accept(
     mode: Mode,
     tally: Tally<'_>,
 ) -> Result<(Connection, Option<SocketAddr>), AcceptFault> {
+    accepted(socket::accept(listener.as_fd(), mode), tally)
+}
+
+/// Counts an accept, whichever part performed it.
+///
+/// # Errors
+/// The response that the failure requires of the caller.
+pub fn accepted(
+    accepted: io::Result<(Connection, Option<SocketAddr>)>,
+    tally: Tally<'_>,
+) -> Result<(Connection, Option<SocketAddr>), AcceptFault> {
     tally.add(Counter::AcceptCalls, 1);
-    let accepted = socket::accept(listener.as_fd(), mode);
     let accepted = accepted.map_err(|error| socket::accept_fault(&error));
     tally.add(
         match accepted {
@@ -91,8 +101,12 @@ pub fn recv_waiting(
     received(regatta_sys::recv(socket.as_fd(), buffer), tally)
 }
 
+/// Counts a receive, whichever part performed it.
+///
+/// # Errors
+/// Nothing arrived, or the connection failed.
 #[inline]
-fn received(result: io::Result<usize>, tally: Tally<'_>) -> Result<usize, TransferFailure> {
+pub fn received(result: io::Result<usize>, tally: Tally<'_>) -> Result<usize, TransferFailure> {
     tally.add(Counter::RecvCalls, 1);
     match result {
         Ok(n) => {
@@ -139,6 +153,24 @@ pub fn send(
         Err(error) => {
             let full = if at_file { Counter::SendfileWouldBlock } else { Counter::SendWouldBlock };
             Err(TransferFailure::count(&error, [full, Counter::SendFaults], tally))
+        }
+    }
+}
+
+/// Counts a send from memory that a ring has performed.
+///
+/// # Errors
+/// The connection failed.
+pub fn sent(result: io::Result<u64>, tally: Tally<'_>) -> Result<u64, Fault> {
+    match result {
+        Ok(bytes) => {
+            tally.add(Counter::SendCalls, 1);
+            tally.add(Counter::SendBytes, bytes);
+            Ok(bytes)
+        }
+        Err(error) => {
+            tally.add(Counter::SendFaults, 1);
+            Err(fault(&error))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Layouts of workers over addresses and processors, and refused options.
 use super::*;
 use crate::{
-    architectures::{amped, auto, event, laio, mp, mt},
+    architectures::{amped, auto, event, laio, mp, mt, uring},
     conn::accept,
     options::{Kind, OptionSpec},
     testing::settings,
@@ -300,6 +300,32 @@ fn helpers_do_not_open_files_for_a_crew() {
         let fault = Layout::plan(driver, &settings, &listen, &[0], 1).unwrap_err();
         assert_eq!(fault.key, "event.share");
         assert!(fault.message.contains("shared-symped"), "{fault}");
+    }
+}
+
+/// Several rings listen apart, also at a port that the kernel chooses; one has the address alone.
+#[test]
+fn rings_have_sockets_of_their_own() {
+    let listen = [clear("127.0.0.1:0"), clear("[::1]:80")];
+    for (processes, expect) in [
+        ("1", vec![("127.0.0.1:0", false, None), ("[::1]:80", false, None)]),
+        (
+            "0",
+            vec![
+                ("127.0.0.1:0", true, None),
+                ("[::1]:80", true, None),
+                ("127.0.0.1:0", true, Some(0)),
+                ("[::1]:80", true, Some(1)),
+            ],
+        ),
+    ] {
+        let settings = settings(uring::DRIVER.options, &[("uring.processes", processes)]);
+        let layout = Layout::plan(&uring::DRIVER, &settings, &listen, &[0, 1], 2).unwrap();
+        let expect: Vec<_> =
+            expect.into_iter().map(|(place, shared, of)| (place.to_owned(), shared, of)).collect();
+        assert_eq!(sockets(&layout), expect);
+        let all: Vec<_> = (0..expect.len() / 2).map(|at| (2 * at..2 * at + 2, vec![])).collect();
+        assert_eq!(shares(&layout), all);
     }
 }
 

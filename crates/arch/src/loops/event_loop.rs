@@ -226,6 +226,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             Action::Drain => self.worker.offer_backlog(),
             Action::Turn(key) => self.turn(key, plain),
             Action::Late(key) => {
+                self.reap();
                 // As long as it has waited here, it is not the peer that is late.
                 let waited = self.leave_stage(key);
                 let Some(slot) = self.worker.slot(key) else { return };
@@ -238,12 +239,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 } else if slot.pending > 0 {
                     self.complete();
                 }
-                self.past_stages(|this| {
-                    this.turn(key, |slot| {
-                        slot.drive.probe(&slot.socket);
-                        Some(Spent::default())
-                    });
-                });
+                self.probe(key);
+                self.past_stages(|this| this.turn(key, |_| Some(Spent::default())));
             }
             Action::Expired(key, what) => {
                 let held_ms = self.worker.held_ms();
@@ -259,6 +256,22 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 }
                 self.turn(key, plain);
             }
+        }
+    }
+
+    /// Has a ring report what has completed by now, before a deadline is checked.
+    fn reap(&mut self) {
+        if let Some(wire) = self.io.wire() {
+            wire.reap();
+        }
+    }
+
+    /// Finds out what a socket is ready for: the poller may not have reported that yet.
+    fn probe(&mut self, key: u64) {
+        let Some(slot) = self.worker.slot(key) else { return };
+        match self.io.wire() {
+            None => slot.drive.probe(&slot.socket),
+            Some(wire) => slot.drive.readable |= wire.has_input(key, &slot.socket),
         }
     }
 

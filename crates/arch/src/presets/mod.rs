@@ -6,7 +6,7 @@ use crate::{
     Driver,
     architectures::{
         amped, auto, azzedin, cohort, coloured, event, flash, hybrid, hybrid_adapt, knot, laio, mp,
-        mt, readahead, seda, watpipe,
+        mt, readahead, seda, uring, watpipe,
     },
 };
 
@@ -244,9 +244,20 @@ pub const ARCHITECTURES: &[Architecture] = &[
         parent: "amped",
         summary: "a loop per processor; helpers for cold files",
         cite: "ours",
-        paper: "ours, after [S] §8: no server is best both cached and on a disk",
+        paper: "ours, after [S]: no server is best both cached and on a disk",
         page: "auto",
         driver: &auto::DRIVER,
+        axes: &[],
+    },
+    Architecture {
+        name: "uring",
+        family: Family::Helpers,
+        parent: "laio",
+        summary: "laio whose ring performs what sockets do, too",
+        cite: "none",
+        paper: "none: the question of P-2 and X-12",
+        page: "uring",
+        driver: &uring::DRIVER,
         axes: &[],
     },
     Architecture {

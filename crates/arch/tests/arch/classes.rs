@@ -13,13 +13,14 @@ use regatta_testkit::folder::Folder;
 use std::{os::fd::AsFd, path::Path, thread};
 
 /// An architecture of each driver but flash's.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "sped",
     "hybrid-adapt",
     "sped-readahead",
     "coloured",
     "amped",
     "laio",
+    "uring",
     "auto",
     "cohort",
     "mp",

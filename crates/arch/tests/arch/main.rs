@@ -12,6 +12,7 @@ mod line;
 mod rig;
 mod sealed;
 mod threads;
+mod uring;
 mod worker;
 
 use regatta_sys::alloc_count::Counting;

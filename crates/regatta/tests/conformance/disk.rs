@@ -1,6 +1,7 @@
 //! systems.md §8.6, AMPED and LAIO: the task that waits for the disk, and messages between tasks.
 
 use crate::prelude::*;
+use crate::shared::descriptors;
 use crate::slow_disk::evict;
 
 /// Settings under which every request opens its file and sends it from there.
@@ -169,6 +170,21 @@ pub(crate) fn cold_files_go_to_who_asked(variant: &Variant) {
             client.answer("GET").expect(200).has(&bytes(at));
         }
     }
+}
+
+/// Each worker has a ring and no poller, and makes no call of its own to move bytes.
+pub(crate) fn the_ring_has_the_sockets(variant: &Variant) {
+    let server = Launch::new(variant, common()).sets(&UNCACHED).start();
+    ask_for_many(&server);
+    for worker in server.workers() {
+        let links = descriptors(worker).into_values();
+        let links: Vec<_> = links.map(|link| link.to_string_lossy().into_owned()).collect();
+        let count = |what: &str| links.iter().filter(|link| link.contains(what)).count();
+        assert_eq!((count("[io_uring]"), count("[eventpoll]")), (1, 0), "{links:?}");
+    }
+    assert_eq!(server.count("sendfile_calls"), 0);
+    // One call for many operations.
+    assert_eq!(server.count("send_would_block"), 0);
 }
 
 pub(crate) fn the_ring_needs_no_task(variant: &Variant) {

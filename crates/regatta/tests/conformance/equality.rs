@@ -144,6 +144,7 @@ fn counted(variant: &Variant, settings: &[&str]) -> Vec<(&'static str, u64)> {
         "n-copy" => &["event.copies=1"],
         "symped" | "symped-b" | "cohort" | "amped" | "laio" | "auto" => &["event.processes=1"],
         "hybrid-adapt" => &["staff.processes_min=1", "staff.processes_max=1"],
+        "uring" => &["uring.processes=1"],
         // A process for each connection, or a thread with its own cache.
         "mp" => &["limits.connections_max=1"],
         _ if variant.has("threads.cache=own") => &["limits.connections_max=1"],

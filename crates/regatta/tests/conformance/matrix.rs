@@ -347,6 +347,9 @@ const STEALS: Set = cases! { in steals; means: an_idle_scheduler_takes_connectio
 /// systems.md §8.6: the kernel continues operations that would block.
 const RING: Set = cases! { in ring; disk: the_ring_needs_no_task; };
 
+/// The kernel performs the operations of sockets, too.
+const COMPLETES: Set = cases! { in completes; disk: the_ring_has_the_sockets; };
+
 /// systems.md §8.6: threads serve connections that have sent something.
 const POOLED: Set = cases! {
     pool: threads_are_the_other_tasks idle_connections_hold_no_thread a_slow_reader_holds_one_thread
@@ -437,6 +440,10 @@ pub(crate) const ROWS: &[(&str, &[Set])] = &[
         HOSTED]),
     ("auto_probing", &[TOGETHER, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING, LAZY, BY_MOUNT]),
     ("auto_uncached", &[TOGETHER, LOOPED, NONBLOCKING, HANGING, HELPERS]),
+    ("uring", &[ALWAYS, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING, RING, COMPLETES, HOSTED,
+        FOLLOWED]),
+    ("uring_pair", &[TOGETHER, LOOPED, NONBLOCKING, HANGING, COMPLETES, FOLLOWED]),
+    ("uring_splice", &[TOGETHER, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING]),
     ("cohort", &[TOGETHER, LOOPED, ONE_QUEUE, ALONE, NONBLOCKING, VISITED, FOLLOWED]),
     ("cohort_wave", &[TOGETHER, LOOPED, ONE_QUEUE, SENDS_ALIKE]),
     ("mp", &[TOGETHER, FORKED, STAFFED, FOLLOWED]),

@@ -42,7 +42,7 @@ const CHOICE: Set = cases! {
 };
 
 /// A variant of each driver. Several processes share the keys of tickets in `symped`.
-pub(crate) const CHOSEN: [&str; 17] = [
+pub(crate) const CHOSEN: [&str; 18] = [
     "sped_epoll",
     "hybrid_adapt",
     "sped_readahead",
@@ -52,6 +52,7 @@ pub(crate) const CHOSEN: [&str; 17] = [
     "flash_1999",
     "laio_uring",
     "auto",
+    "uring",
     "cohort",
     "mp",
     "threads",

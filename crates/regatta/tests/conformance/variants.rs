@@ -64,6 +64,12 @@ pub(crate) const VARIANTS: &[Variant] = &[
     // A probe before each send, a few pages at a time, and nothing remembered between requests.
     row("auto_uncached", "auto", &["event.processes=1", "event.poller=poll", "auto.probe_ms=0",
         "auto.chunk_bytes=16384", "auto.helpers_max=2", "cache.enabled=false"]),
+    row("uring", "uring", &[]),
+    // Few and small buffers, so that most receives find none, and nothing remembered.
+    row("uring_pair", "uring", &["uring.processes=2", "uring.buffers=8", "uring.buffer_bytes=256",
+        "uring.chunk_bytes=16384", "event.turn_ops_max=2", "event.turn_bytes_max=16384",
+        "event.handshakes_per_round=1", "cache.enabled=false", "accept.count=1"]),
+    row("uring_splice", "uring", &["uring.body=splice", "cache.body_bytes_max=0"]),
     row("cohort", "cohort", &["event.processes=1", "event.poller=epoll"]),
     row("cohort_wave", "cohort", &["event.processes=2", "event.poller=epoll-edge",
         "cohort.order=wave", "cohort.limit=3", "accept.eager_read=true"]),

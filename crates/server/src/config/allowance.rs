@@ -365,7 +365,8 @@ mod tests {
             let said = chosen(&user);
             assert!(!said.iter().any(|chosen| chosen.contains("revalidate")), "{said:?}");
         }
-        for name in ["sped", "symped", "shared-symped", "n-copy", "amped", "laio", "auto"] {
+        for name in ["sped", "symped", "shared-symped", "n-copy", "amped", "laio", "auto", "uring"]
+        {
             let plain = config(&[&format!("server.architecture={name}")], None, None);
             assert_eq!(plain.settings().number("cache.revalidate_ms"), 1000, "{name}");
             assert!(plain.settings().flag("content.precompressed"), "{name}");

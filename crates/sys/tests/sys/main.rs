@@ -7,4 +7,5 @@
 mod listen;
 mod open;
 mod peer;
+mod ring;
 mod wait;

@@ -75,6 +75,38 @@ choice! {
     }
 }
 
+/// Limit of the bytes of a turn; an option of every event loop.
+pub(crate) const TURN_BYTES_MAX: OptionSpec = OptionSpec {
+    key: "event.turn_bytes_max",
+    kind: Kind::Bytes { min: 4096, max: 1 << 30 },
+    default: "2 MiB",
+    doc: "How many bytes one connection may send before others have their turn.",
+    long: "All turns between two waits share 16 times as much. Where many connections are \
+           ready, each may send less, but 64 KiB at least, so that a small response does not \
+           wait for hundreds of large ones.",
+};
+
+/// Limit of the operations of a turn; an option of every event loop.
+pub(crate) const TURN_OPS_MAX: OptionSpec = OptionSpec {
+    key: "event.turn_ops_max",
+    kind: Kind::Count { min: 2, max: 1_000_000 },
+    default: "64",
+    doc: "How many operations one connection may perform before others have their turn.",
+    long: "A pipelined request costs one or two.",
+};
+
+/// Limit of the handshakes of a round; an option of every event loop.
+pub(crate) const HANDSHAKES_PER_ROUND: OptionSpec = OptionSpec {
+    key: "event.handshakes_per_round",
+    kind: Kind::Count { min: 1, max: 1_000_000 },
+    default: "8",
+    doc: "How many TLS handshakes one round may advance before others have their turn.",
+    long: "A full handshake takes 130 to 230 microseconds, as long as a dozen cached replies. \
+           Further ones wait for the next rounds, in their order, while their deadline runs. \
+           Connections in the clear do not wait for them. For a thread of a pipeline, a round \
+           is a batch of connections.",
+};
+
 options! {
     /// Options of drivers with an event loop or with stages.
     pub(crate) struct EventOptions, OPTIONS;
@@ -160,32 +192,9 @@ options! {
                there are enough cores, otherwise in turn. `share` binds each process to all \
                processors of its copy.",
     },
-    turn_bytes_max: u64 = OptionSpec {
-        key: "event.turn_bytes_max",
-        kind: Kind::Bytes { min: 4096, max: 1 << 30 },
-        default: "2 MiB",
-        doc: "How many bytes one connection may send before others have their turn.",
-        long: "All turns between two waits share 16 times as much. Where many connections are \
-               ready, each may send less, but 64 KiB at least, so that a small response does not \
-               wait for hundreds of large ones.",
-    },
-    turn_ops_max: u32 = OptionSpec {
-        key: "event.turn_ops_max",
-        kind: Kind::Count { min: 2, max: 1_000_000 },
-        default: "64",
-        doc: "How many operations one connection may perform before others have their turn.",
-        long: "A pipelined request costs one or two.",
-    },
-    handshakes_per_round: u32 = OptionSpec {
-        key: "event.handshakes_per_round",
-        kind: Kind::Count { min: 1, max: 1_000_000 },
-        default: "8",
-        doc: "How many TLS handshakes one round may advance before others have their turn.",
-        long: "A full handshake takes 130 to 230 microseconds, as long as a dozen cached replies. \
-               Further ones wait for the next rounds, in their order, while their deadline runs. \
-               Connections in the clear do not wait for them. For a thread of a pipeline, a round \
-               is a batch of connections.",
-    },
+    turn_bytes_max: u64 = TURN_BYTES_MAX,
+    turn_ops_max: u32 = TURN_OPS_MAX,
+    handshakes_per_round: u32 = HANDSHAKES_PER_ROUND,
     stall_us: u64 = ledger::STALL_US,
 }
 

@@ -135,13 +135,15 @@ impl<P: Poller> EventLoop<'_, P> {
     /// drain does not end it for silence. `left`: work that it left to a stage.
     pub(super) fn shake_late(&mut self, key: u64, left: Option<Option<Left>>) {
         let Some(slot) = self.worker.slot(key) else { return };
+        let has_input = self.io.wire().is_some_and(|wire| wire.has_input(key, &slot.socket));
         if slot.queued && self.handshakes.has(key) {
-            return note_begun(slot, self.handshakes.has_bytes(key));
+            return note_begun(slot, self.handshakes.has_bytes(key) || has_input);
         }
-        slot.drive.probe(&slot.socket);
+        self.probe(key);
+        let Some(slot) = self.worker.slot(key) else { return };
         let begins = matches!(left, Some(Some(Left::Received(_))));
         if (begins || slot.drive.readable) && !self.handshakes.take_turn() {
-            note_begun(slot, begins);
+            note_begun(slot, begins || has_input);
             if let Some(left) = left {
                 self.handshakes.put(key, left);
             }
