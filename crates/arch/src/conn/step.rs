@@ -16,7 +16,7 @@ use crate::{
         budget::Budget,
         worker::{ConnSlot, Desk, Worker},
     },
-    disk::at_once::{Completion, Disk, DiskResult, Wire},
+    disk::at_once::{Completion, Disk, DiskResult},
 };
 use regatta_metrics::Counter;
 use regatta_op::{
@@ -57,7 +57,7 @@ pub struct Readiness {
     /// A `Send` that has been offered and not finished.
     send: Option<Box<Outbox<StaticFile>>>,
     /// Bytes of the file at the front of `send` that the disk has made ready; [`PREFETCHING`] until
-    /// it answers, [`SENDING`] while a [`Wire`] has the `Send`.
+    /// it answers, [`SENDING`] while a ring has the `Send`.
     granted: u64,
     /// The socket may have bytes, or the end of the stream, that have not been read.
     pub readable: bool,
@@ -145,6 +145,11 @@ impl Readiness {
         watch(&mut self.interest, socket, key, wanted, poller)
     }
 
+    /// True if a ring has its `Send`.
+    const fn is_sending(&self) -> bool {
+        self.granted == SENDING
+    }
+
     /// True if something may be sent now.
     const fn may_send(&self, rules: &TurnRules) -> bool {
         self.writable || rules.eager_write && !self.full
@@ -169,8 +174,8 @@ impl Readiness {
 
     /// Returns what to wait for when nothing more can be done. `only_sends`: not for bytes of the
     /// peer.
-    fn wait(&self, only_sends: bool) -> Turn {
-        let sends = self.granted == SENDING || self.send.is_some() && self.granted != PREFETCHING;
+    fn wait<const RING: bool>(&self, only_sends: bool) -> Turn {
+        let sends = RING && self.is_sending() || self.send.is_some() && self.granted != PREFETCHING;
         let receives = self.recv && !only_sends;
         #[cfg(test)]
         seen::BOTH.with(|turns| turns.set(turns.get() + u64::from(receives && sends)));
@@ -315,8 +320,6 @@ pub struct Io<'a> {
     pub rules: TurnRules,
     /// Files are mapped ([`Disk::maps`]).
     maps: bool,
-    /// Operations on sockets are a ring's ([`Disk::wire`]).
-    has_wire: bool,
     /// Received bytes land here, from [`LANDING`] on.
     buffer: Box<[u8]>,
     spares: Spares,
@@ -342,12 +345,11 @@ impl<'a> Io<'a> {
         // Bytes behind a request are kept until it is answered, so no more are taken at once than a
         // head may need: a connection keeps two such lengths at most.
         let recv_bytes = limits.head_bytes_max.min(RECV_BYTES_MAX);
-        let (maps, has_wire) = (disk.maps(), disk.wire().is_some());
+        let maps = disk.maps();
         Self {
             disk,
             rules,
             maps,
-            has_wire,
             buffer: vec![0; LANDING + recv_bytes].into(),
             spares: Spares::default(),
             budget: Budget::new(rules.bytes_max),
@@ -374,11 +376,6 @@ impl<'a> Io<'a> {
         self
     }
 
-    /// The sockets' part of the disk, if it has one.
-    pub(crate) fn wire(&mut self) -> Option<&mut dyn Wire> {
-        if self.has_wire { self.disk.wire() } else { None }
-    }
-
     /// Begins a round, and notifies the disk if the root has been `renewed`.
     pub fn begin_round(&mut self, renewed: bool) {
         self.budget.renew();
@@ -389,9 +386,10 @@ impl<'a> Io<'a> {
 }
 
 /// Runs one connection until it would block or its budget is spent, and enters that. `spent`: the
-/// time that has been spent for it already.
+/// time that has been spent for it already. `RING`: [`Disk::wire`] performs what concerns
+/// sockets. The other loops are compiled without that.
 #[inline]
-pub fn step(
+pub fn step<const RING: bool>(
     slot: &mut ReadySlot,
     desk: &mut Desk<'_>,
     key: u64,
@@ -405,7 +403,7 @@ pub fn step(
     // Where sends block, what came before in this round was not this peer's time.
     let now = if blocking { at_present(desk.now) } else { desk.now };
     let (cx, held_ms, deadline) = (&desk.around.cx, desk.held_ms, slot.conn.deadline());
-    let mut turn = advance(slot, key, io, now, cx);
+    let mut turn = advance::<RING>(slot, key, io, now, cx);
     if slot.conn.deadline() != deadline {
         slot.drive.held_ms = held_ms;
     } else if io.bytes < bytes && slot.drive.held_ms != held_ms {
@@ -435,7 +433,13 @@ fn parked(slot: &mut ReadySlot, now: Now, cx: &FileCx<'_>) -> Turn {
     Turn::Parked
 }
 
-fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
+fn advance<const RING: bool>(
+    slot: &mut ReadySlot,
+    key: u64,
+    io: &mut Io<'_>,
+    now: Now,
+    cx: &FileCx<'_>,
+) -> Turn {
     let mut ops = io.rules.ops_max;
     // `Recv` is offered last: after it, as after nothing, there is no more to ask for until
     // something has been completed. What was offered before is tried again then.
@@ -452,7 +456,7 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
             if left::leaves_recv(slot, io.rules.leaves) {
                 return Turn::Left(OpKind::Recv);
             }
-            asks |= receive(slot, key, io, now, cx);
+            asks |= receive::<RING>(slot, key, io, now, cx);
             if io.left.is_some() {
                 return Turn::Left(OpKind::Recv);
             }
@@ -475,7 +479,7 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
                     // The kernel may hold its last bytes: `Shut` and `Close` are of this turn too.
                     ops = ops.max(3);
                 }
-                if let Some(turn) = send(slot, key, outbox, io, now, cx) {
+                if let Some(turn) = send::<RING>(slot, key, outbox, io, now, cx) {
                     return turn;
                 }
             }
@@ -489,7 +493,7 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
                 slot.conn.complete(Done::Shut, now, cx);
             }
             Some(Op::Close(reason)) => return Turn::Closed(reason),
-            None => return slot.drive.wait(only_sends),
+            None => return slot.drive.wait::<RING>(only_sends),
         }
         if was_last(&mut ops) {
             return Turn::Again;
@@ -581,11 +585,17 @@ const fn was_last(ops: &mut u32) -> bool {
 
 /// Performs the offered `Recv`; false if nothing has come.
 #[inline]
-fn receive(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> bool {
+fn receive<const RING: bool>(
+    slot: &mut ReadySlot,
+    key: u64,
+    io: &mut Io<'_>,
+    now: Now,
+    cx: &FileCx<'_>,
+) -> bool {
     #[cfg(test)]
     seen::note_beside_send(slot, now);
     let buffer = &mut io.buffer[LANDING..];
-    let wire = if io.has_wire { io.disk.wire() } else { None };
+    let wire = if RING { io.disk.wire() } else { None };
     let received = match wire {
         None => perform::recv(&slot.socket, buffer, cx.tally),
         Some(wire) => wire.recv(key, &slot.socket, buffer, cx.tally),
@@ -619,7 +629,7 @@ fn receive(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
 /// Sends with one call. Puts the outbox back if the budget is spent, the disk is asked first, the
 /// socket is full, or a poller must report room first.
 #[inline(always)]
-fn send(
+fn send<const RING: bool>(
     slot: &mut ReadySlot,
     key: u64,
     mut outbox: Outbox<StaticFile>,
@@ -646,7 +656,7 @@ fn send(
             }
         }
     }
-    if io.has_wire {
+    if RING {
         submit(slot, key, outbox, most, io);
         return None;
     }

@@ -261,17 +261,29 @@ impl<'a, P: Poller> EventLoop<'a, P> {
 
     /// Has a ring report what has completed by now, before a deadline is checked.
     fn reap(&mut self) {
-        if let Some(wire) = self.io.wire() {
+        if self.poller.completes()
+            && let Some(wire) = self.io.disk.wire()
+        {
             wire.reap();
         }
     }
 
+    /// Whether a ring has received something of a connection.
+    fn has_input(&mut self, key: u64) -> bool {
+        let Some(slot) = self.worker.slot(key).filter(|_| self.poller.completes()) else {
+            return false;
+        };
+        self.io.disk.wire().is_some_and(|wire| wire.has_input(key, &slot.socket))
+    }
+
     /// Finds out what a socket is ready for: the poller may not have reported that yet.
     fn probe(&mut self, key: u64) {
+        let has_input = self.has_input(key);
         let Some(slot) = self.worker.slot(key) else { return };
-        match self.io.wire() {
-            None => slot.drive.probe(&slot.socket),
-            Some(wire) => slot.drive.readable |= wire.has_input(key, &slot.socket),
+        if self.poller.completes() {
+            slot.drive.readable |= has_input;
+        } else {
+            slot.drive.probe(&slot.socket);
         }
     }
 
@@ -406,7 +418,13 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     fn turn(&mut self, key: u64, first: impl FnOnce(&mut ReadySlot) -> Option<Spent>) {
         let Some((slot, desk)) = self.worker.turn(key) else { return };
         let Some(spent) = first(slot) else { return self.hold(key) };
-        let goes_on = match step(slot, desk, key, spent, &mut self.io) {
+        // The poller's type decides: no loop tests this at run time.
+        let turn = if self.poller.completes() {
+            step::<true>(slot, desk, key, spent, &mut self.io)
+        } else {
+            step::<false>(slot, desk, key, spent, &mut self.io)
+        };
+        let goes_on = match turn {
             Turn::Wait(wanted) => slot.drive.watch(&slot.socket, key, wanted, &mut self.poller),
             Turn::Parked => slot.drive.watch(&slot.socket, key, Interest::NONE, &mut self.poller),
             Turn::Left(kind) => return self.leave(key, kind),
@@ -425,7 +443,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         self.give_up_handshake(key);
         let Some(slot) = self.worker.slot(key) else { return };
         forget(slot, key, Abandoned::All, self.io.disk);
-        if slot.drive.interest.is_some() {
+        if slot.drive.interest.is_some() || self.poller.completes() {
             self.poller.forget(slot.socket.as_fd());
         }
         let place = slot.drive.place;

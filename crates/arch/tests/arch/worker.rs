@@ -319,7 +319,7 @@ fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
             io.begin_round(false);
             let (slot, desk) = worker.turn(key).unwrap();
             let spent = Spent { open: held_ms * 1_000_000, ..Spent::default() };
-            step(slot, desk, key, spent, &mut io);
+            step::<false>(slot, desk, key, spent, &mut io);
             slot.conn.deadline()
         };
         let window = fixture.site.deadlines.send_window_ms;

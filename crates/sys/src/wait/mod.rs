@@ -72,6 +72,11 @@ pub trait Poller: fmt::Debug {
         false
     }
 
+    /// True if a ring performs the operations of the connections, and reports what has completed.
+    fn completes(&self) -> bool {
+        false
+    }
+
     /// Starts watching a descriptor; its events carry `key`.
     ///
     /// # Errors

@@ -134,8 +134,8 @@ impl<P: Poller> EventLoop<'_, P> {
     /// a handshake left for it. Its deadline is checked next. If it only waits for its turn, a
     /// drain does not end it for silence. `left`: work that it left to a stage.
     pub(super) fn shake_late(&mut self, key: u64, left: Option<Option<Left>>) {
+        let has_input = self.has_input(key);
         let Some(slot) = self.worker.slot(key) else { return };
-        let has_input = self.io.wire().is_some_and(|wire| wire.has_input(key, &slot.socket));
         if slot.queued && self.handshakes.has(key) {
             return note_begun(slot, self.handshakes.has_bytes(key) || has_input);
         }

@@ -227,7 +227,7 @@ impl<'a> StageThread<'a> {
             None => {}
         }
         let Work { routes, reads_at, writes_at, again_at, .. } = self.work;
-        let to = match step(slot, desk, key, Spent::default(), &mut self.io) {
+        let to = match step::<false>(slot, desk, key, Spent::default(), &mut self.io) {
             Turn::Left(kind) => routes.route(kind),
             Turn::Wait(Interest { write: true, .. }) => writes_at,
             Turn::Wait(_) | Turn::Parked => reads_at,

@@ -180,6 +180,10 @@ impl Poller for &RefCell<WireRing> {
         true
     }
 
+    fn completes(&self) -> bool {
+        true
+    }
+
     fn add(&mut self, fd: BorrowedFd<'_>, key: u64, _interest: Interest) -> io::Result<()> {
         debug_assert!(key < OTHERS, "a connection");
         self.borrow_mut().enter(fd.as_raw_fd(), key);

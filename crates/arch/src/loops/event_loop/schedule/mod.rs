@@ -556,7 +556,8 @@ impl Scene<'_, '_> {
             };
             acceptor.others = others.map(other).collect();
         }
-        let poller = poller::RandomPoller::new(self.stage, me, self.seed, poller);
+        let mut poller = poller::RandomPoller::new(self.stage, me, self.seed, poller);
+        poller.completes = disk.wire().is_some();
         let below = Below { root: &self.folder.root, rules: OpenRules::default() };
         if self.case.fibers {
             let (worker, peers) =

@@ -29,6 +29,10 @@ macro_rules! forwards {
             self.$inner.edge()
         }
 
+        fn completes(&self) -> bool {
+            self.$inner.completes()
+        }
+
         fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
             self.$inner.add(fd, key, interest)
         }
@@ -84,6 +88,8 @@ pub(super) struct RandomPoller<'s, 'a, P> {
     edges: Option<Edges>,
     /// Chooses what sockets have room for.
     rooms: Dice,
+    /// The disk performs the operations of sockets.
+    pub(super) completes: bool,
 }
 
 impl<P: Poller> fmt::Debug for RandomPoller<'_, '_, P> {
@@ -98,7 +104,7 @@ impl<'s, 'a, P: Poller> RandomPoller<'s, 'a, P> {
         let (keys, held, fresh) = (Vec::new(), Vec::new(), Vec::new());
         let edges = poller.edge().then(Edges::default);
         let rooms = Dice::new(seed ^ ROOMS_STREAM ^ me as u64);
-        Self { stage, me, poller, keys, held, fresh, edges, rooms }
+        Self { stage, me, poller, keys, held, fresh, edges, rooms, completes: false }
     }
 
     /// Asks the real poller, and reports some of its events; true if the loop must make progress
@@ -177,6 +183,10 @@ impl<'s, 'a, P: Poller> RandomPoller<'s, 'a, P> {
 impl<P: Poller> Poller for RandomPoller<'_, '_, P> {
     fn edge(&self) -> bool {
         self.poller.edge()
+    }
+
+    fn completes(&self) -> bool {
+        self.completes
     }
 
     fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
