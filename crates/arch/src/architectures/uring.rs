@@ -12,7 +12,7 @@ use crate::{
         worker::Own,
     },
     disk::{
-        at_once::Wire,
+        at_once::{DiskResult, Wire},
         ring_disk::{Engine, RingDisk},
     },
     drive::{
@@ -279,6 +279,13 @@ impl Wire for SharedRing<'_> {
     fn reap(&mut self) {
         // A ring that cannot be used any more ends the next wait.
         let _ = self.ring.borrow_mut().reap();
+    }
+
+    fn settle(&mut self, key: u64, tally: Tally<'_>) -> Option<DiskResult> {
+        let mut ring = self.ring.borrow_mut();
+        ring.reap().ok()?;
+        let SentBytes { outbox, sent, .. } = ring.take_sent(key)?;
+        Some(DiskResult::Sent(outbox, perform::sent(sent, tally)))
     }
 
     fn has_input(&self, key: u64, _: &Connection) -> bool {

@@ -146,7 +146,7 @@ impl Readiness {
     }
 
     /// True if a ring has its `Send`.
-    const fn is_sending(&self) -> bool {
+    pub(crate) const fn is_sending(&self) -> bool {
         self.granted == SENDING
     }
 
@@ -261,7 +261,8 @@ pub fn next_completion(
     None
 }
 
-fn on_completion(slot: &mut ReadySlot, result: DiskResult, now: Now, cx: &FileCx<'_>) {
+/// Completes an operation that was left to the disk.
+pub fn on_completion(slot: &mut ReadySlot, result: DiskResult, now: Now, cx: &FileCx<'_>) {
     slot.pending -= 1;
     match result {
         DiskResult::Opened(ticket, found) => slot.conn.complete(Done::Open(ticket, found), now, cx),

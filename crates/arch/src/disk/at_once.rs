@@ -92,6 +92,8 @@ pub trait Wire {
     ) -> u64;
     /// Collects what has completed by now.
     fn reap(&mut self);
+    /// Takes the result of the send of a connection, if that has completed by now.
+    fn settle(&mut self, key: u64, tally: Tally<'_>) -> Option<DiskResult>;
     /// Whether a connection has received something that has not been taken.
     fn has_input(&self, key: u64, socket: &Connection) -> bool;
 }

@@ -10,7 +10,10 @@ use self::{cohort::Cohort, colours::LoopSeat, handshakes::Handshakes};
 use crate::drive::{Turn, ledger::Spent};
 use crate::{
     conn::{
-        step::{Io, Leaves, Left, Readiness, ReadySlot, TurnRules, forget, next_completion, step},
+        step::{
+            Io, Leaves, Left, Readiness, ReadySlot, TurnRules, forget, next_completion,
+            on_completion, step,
+        },
         worker::{Accepted, Action, WaitTally, Worker},
     },
     disk::at_once::Disk,
@@ -221,7 +224,10 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// Does what the worker says.
     fn perform(&mut self, action: Action) {
         match action {
-            Action::Close(key, reason) => self.close(key, reason),
+            Action::Close(key, reason) => {
+                self.settle_send(key);
+                self.close(key, reason);
+            }
             Action::Admit(accepted) => self.admit(accepted),
             Action::Drain => self.worker.offer_backlog(),
             Action::Turn(key) => self.turn(key, plain),
@@ -265,6 +271,19 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             && let Some(wire) = self.io.disk.wire()
         {
             wire.reap();
+        }
+    }
+
+    /// Completes the `Send` of a connection that the worker ends, as far as a ring has performed it
+    /// by now: what has been sent counts.
+    fn settle_send(&mut self, key: u64) {
+        if !self.poller.completes() {
+            return;
+        }
+        let Some((slot, desk)) = self.worker.turn(key) else { return };
+        let Some(wire) = self.io.disk.wire().filter(|_| slot.drive.is_sending()) else { return };
+        if let Some(result) = wire.settle(key, desk.around.cx.tally) {
+            on_completion(slot, result, desk.now, &desk.around.cx);
         }
     }
 

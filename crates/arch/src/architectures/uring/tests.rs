@@ -122,6 +122,12 @@ impl Wire for LateSends<'_> {
         self.perform();
     }
 
+    fn settle(&mut self, key: u64, _: Tally<'_>) -> Option<DiskResult> {
+        self.perform();
+        let at = self.done.iter().position(|done| done.key == key)?;
+        Some(self.done.remove(at)?.result)
+    }
+
     fn has_input(&self, _: u64, socket: &Connection) -> bool {
         ready_now(socket.as_fd(), Interest::READ).is_ok_and(|event| event.readable)
     }

@@ -45,6 +45,12 @@ impl WireRing {
         bytes
     }
 
+    /// Takes the send of a connection, if it has finished.
+    pub fn take_sent(&mut self, key: u64) -> Option<SentBytes> {
+        let at = self.sent.iter().position(|sent| sent.key == key)?;
+        self.sent.remove(at)
+    }
+
     /// Gives up the send of a connection. Its memory is released when the kernel has reported it.
     pub fn abandon_send(&mut self, key: u64) {
         self.sent.retain(|sent| sent.key != key);
