@@ -350,26 +350,6 @@ pub fn accept(
     Ok((Connection(fd), peer))
 }
 
-/// Makes a connection of a socket that a ring has accepted from this listener.
-///
-/// # Errors
-/// The peer is gone, or no memory is left.
-pub(crate) fn accepted(
-    listener: BorrowedFd<'_>,
-    fd: OwnedFd,
-) -> io::Result<(Connection, Option<SocketAddr>)> {
-    let peer = match rustix::net::getpeername(&fd) {
-        Ok(peer) => peer.and_then(|peer| SocketAddr::try_from(peer).ok()),
-        Err(Errno::NOTCONN | Errno::INVAL) => return Err(Errno::CONNABORTED.into()),
-        Err(errno) => return Err(errno.into()),
-    };
-    if peer.is_none() {
-        inherit(listener, fd.as_fd())?;
-    }
-    hook::accepted(&fd);
-    Ok((Connection(fd), peer))
-}
-
 /// Gives a connection what only TCP connections inherit from their listener.
 fn inherit(listener: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
     let step = sockopt::socket_timeout(listener, sockopt::Timeout::Recv)?;

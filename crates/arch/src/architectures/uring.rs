@@ -7,7 +7,7 @@ use crate::{
     Demand, Driver, Env, WorkError,
     architectures::event::{HANDSHAKES_PER_ROUND, TURN_BYTES_MAX, TURN_OPS_MAX, WORKERS_MAX},
     conn::{
-        accept::{AcceptOptions, AcceptRules, Arrivals},
+        accept::{AcceptOptions, AcceptRules},
         step::{Leaves, TurnRules},
         worker::Own,
     },
@@ -33,7 +33,6 @@ use regatta_sys::{
 use std::{
     cell::RefCell,
     io,
-    net::SocketAddr,
     os::fd::{AsFd, BorrowedFd},
 };
 
@@ -121,15 +120,13 @@ fn processes(settings: &Settings, processors: usize) -> usize {
     }
 }
 
-/// The ring, and the descriptor that stands for its completions. Connections that have been
-/// accepted, and not admitted, are as many as the backlog at most. Each may need a pipe.
+/// Descriptors of the ring, its completions and its root. Each connection may need a pipe.
 fn demand(settings: &Settings, connections: usize) -> Demand {
-    let backlog = u64::from(AcceptOptions::read(settings).backlog);
     let pipes = match UringOptions::read(settings).body {
         Body::Read => 0,
         Body::Splice => connections as u64,
     };
-    Demand { tasks: 1, descriptors: 2 + backlog + 2 * pipes, ..Demand::default() }
+    Demand { tasks: 1, descriptors: 3 + 2 * pipes, ..Demand::default() }
 }
 
 fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
@@ -166,20 +163,12 @@ fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
         patience: None,
         leaves: Leaves::NONE,
     };
-    let worker = own.worker(&cache, None, accepts, options.stall_us * 1000).with_arrivals(&ring);
+    let received = |key| ring.borrow().has_input(key);
+    let worker = own.worker(&cache, None, accepts, options.stall_us * 1000);
+    let worker = worker.with_received(&received);
     EventLoop::new(&ring, worker, rules, &mut disk)
         .run()
         .map_err(WorkError::stopped("the event loop"))
-}
-
-impl Arrivals for RefCell<WireRing> {
-    fn accept(&self, listener: BorrowedFd<'_>) -> io::Result<(Connection, Option<SocketAddr>)> {
-        self.borrow_mut().accept(listener)
-    }
-
-    fn has_input(&self, key: u64) -> bool {
-        self.borrow().has_input(key)
-    }
 }
 
 /// The ring of a loop, as its disk sees it.

@@ -16,10 +16,10 @@ use regatta_sys::{
     wait::{Interest, Poller, ready_now},
 };
 use std::{
-    fmt, io,
+    io,
     net::SocketAddr,
     ops::Range,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
 };
 
 /// Pause of accepting when the process or the system has no descriptors left, ms. A level-triggered
@@ -125,26 +125,11 @@ pub struct Neighbour<'a> {
     pub bell: Option<&'a Bell>,
 }
 
-/// Connections that a ring has accepted, and what it has received of others.
-pub trait Arrivals: fmt::Debug {
-    /// Takes a connection that has been accepted from a listener.
-    ///
-    /// # Errors
-    /// The errors of [`socket::accept`].
-    fn accept(&self, listener: BorrowedFd<'_>) -> io::Result<(Connection, Option<SocketAddr>)>;
-    /// Whether the connection with this key has sent something that is in memory.
-    fn has_input(&self, key: u64) -> bool;
-}
-
 /// The listeners of one worker, and whether it wants notifications of new connections.
 #[derive(Debug)]
 pub struct Acceptor<'a> {
     /// The listening sockets.
     pub listeners: &'a [OwnedFd],
-    /// Part that accepts, if it is not this worker with calls of its own.
-    pub arrivals: Option<&'a dyn Arrivals>,
-    /// The backlog is taken by calls of this worker, behind what has arrived.
-    empties_backlog: bool,
     /// Class of each listener of the process. Empty: all connections are in the clear.
     pub classes: &'a [ListenerClass],
     /// Index of the first listener among those of the process.
@@ -187,8 +172,6 @@ impl<'a> Acceptor<'a> {
     pub const fn new(listeners: &'a [OwnedFd], rules: AcceptRules) -> Self {
         Self {
             listeners,
-            arrivals: None,
-            empties_backlog: false,
             classes: &[],
             first: 0,
             rules,
@@ -368,7 +351,6 @@ impl<'a> Acceptor<'a> {
 
     /// The worker drains: it accepts all that is left in its backlog.
     pub const fn offer_backlog(&mut self) {
-        self.empties_backlog = true;
         // No other worker may be there to take what a pause would leave.
         (self.paused_until, self.briefly) = (None, false);
         (self.rules.count, self.rules.events_per_accept) = (0, 0);
@@ -453,7 +435,7 @@ impl<'a> Acceptor<'a> {
             return Err(Ended::Limit);
         }
         loop {
-            match self.accept(&self.listeners[at], tally) {
+            match perform::accept(&self.listeners[at], self.rules.mode, tally) {
                 Ok(accepted) => return Ok(accepted),
                 Err(AcceptFault::WouldBlock | AcceptFault::Closed) => return Err(Ended::Drained),
                 // This peer left while it was in the backlog: others may be behind it.
@@ -462,20 +444,6 @@ impl<'a> Acceptor<'a> {
                     return Err(Ended::Exhausted);
                 }
             }
-        }
-    }
-
-    /// Accepts one connection, or takes one that has been accepted.
-    fn accept(
-        &self,
-        listener: &OwnedFd,
-        tally: Tally<'_>,
-    ) -> Result<(Connection, Option<SocketAddr>), AcceptFault> {
-        let call = || perform::accept(listener, self.rules.mode, tally);
-        let Some(arrivals) = self.arrivals else { return call() };
-        match perform::accepted(arrivals.accept(listener.as_fd()), tally) {
-            Err(AcceptFault::WouldBlock) if self.empties_backlog => call(),
-            accepted => accepted,
         }
     }
 }

@@ -241,6 +241,8 @@ pub struct Worker<'a, S> {
     left: bool,
     /// Part in the beats of its process, if those are watched.
     pulse: Option<Pulse<'a>>,
+    /// Whether a ring has received something of a connection, if one receives.
+    received: Option<&'a dyn Fn(u64) -> bool>,
 }
 
 impl<'a, S> Worker<'a, S> {
@@ -270,6 +272,7 @@ impl<'a, S> Worker<'a, S> {
             retired: false,
             left: false,
             pulse: None,
+            received: None,
         }
     }
 
@@ -277,6 +280,13 @@ impl<'a, S> Worker<'a, S> {
     #[must_use]
     pub fn with_pulse(mut self, pulse: Pulse<'a>) -> Self {
         self.pulse = Some(pulse);
+        self
+    }
+
+    /// Sets what knows whether a ring has received something of a connection.
+    #[must_use]
+    pub fn with_received(mut self, received: &'a dyn Fn(u64) -> bool) -> Self {
+        self.received = Some(received);
         self
     }
 

@@ -50,18 +50,8 @@ pub fn accept(
     mode: Mode,
     tally: Tally<'_>,
 ) -> Result<(Connection, Option<SocketAddr>), AcceptFault> {
-    accepted(socket::accept(listener.as_fd(), mode), tally)
-}
-
-/// Counts an accept, whichever part performed it.
-///
-/// # Errors
-/// The response that the failure requires of the caller.
-pub fn accepted(
-    accepted: io::Result<(Connection, Option<SocketAddr>)>,
-    tally: Tally<'_>,
-) -> Result<(Connection, Option<SocketAddr>), AcceptFault> {
     tally.add(Counter::AcceptCalls, 1);
+    let accepted = socket::accept(listener.as_fd(), mode);
     let accepted = accepted.map_err(|error| socket::accept_fault(&error));
     tally.add(
         match accepted {

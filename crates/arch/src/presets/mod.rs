@@ -244,7 +244,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         parent: "amped",
         summary: "a loop per processor; helpers for cold files",
         cite: "ours",
-        paper: "ours, after [S]: no server is best both cached and on a disk",
+        paper: "ours, after [S] §8: no server is best both cached and on a disk",
         page: "auto",
         driver: &auto::DRIVER,
         axes: &[],

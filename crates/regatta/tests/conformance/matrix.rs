@@ -271,6 +271,12 @@ const HANGING: Set = cases! {
     slow_disk: who_leaves_frees_its_place the_disk_has_a_deadline a_half_closed_client_is_answered;
 };
 
+/// The same where the kernel picks a worker by hash, so that one may be full before the others.
+const HANGING_APART: Set = cases! {
+    in hanging;
+    slow_disk: the_disk_has_a_deadline a_half_closed_client_is_answered;
+};
+
 /// systems.md §8.6: helpers wait for the disk, and are started on demand.
 const HELPERS: Set = cases! { disk: cold_files_go_to_who_asked; };
 
@@ -442,7 +448,7 @@ pub(crate) const ROWS: &[(&str, &[Set])] = &[
     ("auto_uncached", &[TOGETHER, LOOPED, NONBLOCKING, HANGING, HELPERS]),
     ("uring", &[ALWAYS, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING, RING, COMPLETES, HOSTED,
         FOLLOWED]),
-    ("uring_pair", &[TOGETHER, LOOPED, NONBLOCKING, HANGING, COMPLETES, FOLLOWED]),
+    ("uring_pair", &[TOGETHER, LOOPED, NONBLOCKING, HANGING_APART, COMPLETES, FOLLOWED]),
     ("uring_splice", &[TOGETHER, LOOPED, ONE_QUEUE, NONBLOCKING, HANGING]),
     ("cohort", &[TOGETHER, LOOPED, ONE_QUEUE, ALONE, NONBLOCKING, VISITED, FOLLOWED]),
     ("cohort_wave", &[TOGETHER, LOOPED, ONE_QUEUE, SENDS_ALIKE]),

@@ -1,9 +1,9 @@
-//! A ring for all operations of an event loop: it accepts, receives, sends, opens and reads. A wait
-//! submits what was begun since the last one, and collects what has completed.
+//! A ring for the operations of an event loop: it receives, sends, opens and reads. A wait submits
+//! what was begun since the last one, and collects what has completed.
 mod poller;
 mod sending;
 
-use self::poller::{Listener, Watched};
+use self::poller::{Polled, Watched};
 use super::{
     DiskOp, Finished, Next, Pipe, Running, SUBMIT_TRIES_MAX, Token,
     buffers::{self, Buffers},
@@ -18,8 +18,6 @@ use std::{collections::VecDeque, fmt, io, mem, os::fd::RawFd, sync::Arc, time::D
 const ENTRIES: u32 = 1024;
 /// Entries of the completion queue. The kernel keeps those that do not fit.
 const COMPLETIONS: u32 = 4096;
-/// Accepted sockets that no unit has taken from which on a listener accepts no more.
-const ARRIVALS_MAX: usize = 64;
 /// Buffers for pieces of files that are kept for the next ones.
 const SPARES_MAX: usize = 16;
 
@@ -31,9 +29,8 @@ const OTHERS: u64 = 1 << 63;
 const QUIET: u64 = 0;
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
-const ACCEPT: u64 = 3;
-const POLL: u64 = 4;
-const DISK: u64 = 5;
+const POLL: u64 = 3;
+const DISK: u64 = 4;
 
 const fn name(kind: u64, place: u32, serial: u32) -> u64 {
     kind << 60 | (place as u64) << 32 | serial as u64
@@ -52,11 +49,8 @@ pub struct WireRing {
     watched: Vec<Watched>,
     watched_len: usize,
     changes: u64,
-    listeners: Vec<Listener>,
-    /// Descriptors that are polled, with their keys.
-    polled: Vec<(RawFd, u64)>,
-    /// Places in `polled` of those that must be asked for.
-    unpolled: Vec<usize>,
+    /// Listeners and bells.
+    polled: Vec<Polled>,
     /// Stands for completions of sends and of operations on files where a poller is asked to watch
     /// for them.
     source: RawFd,
@@ -168,9 +162,7 @@ impl WireRing {
             watched: Vec::new(),
             watched_len: 0,
             changes: 0,
-            listeners: Vec::new(),
             polled: Vec::new(),
-            unpolled: Vec::new(),
             source: -1,
             completions: None,
             serial: 0,
@@ -372,7 +364,7 @@ impl WireRing {
         }
     }
 
-    /// Begins to receive where that ended, to accept where a listener is watched, and to poll.
+    /// Begins to receive where that ended.
     fn begin_receives(&mut self) {
         self.stow();
         while let Some((place, serial)) = self.dry.pop() {
@@ -383,23 +375,6 @@ impl WireRing {
             if socket.serial == serial && waits {
                 self.receive(at);
             }
-        }
-        for at in 0..self.listeners.len() {
-            let own = &mut self.listeners[at];
-            let is_full = own.arrived.len() >= ARRIVALS_MAX || own.error.is_some();
-            if own.watched && !own.armed && !is_full {
-                own.armed = true;
-                let fd = types::Fd(own.fd);
-                let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-                let entry = opcode::AcceptMulti::new(fd).flags(flags).build();
-                self.push(entry, name(ACCEPT, u32::try_from(at).expect("few listeners"), 0));
-            }
-        }
-        while let Some(at) = self.unpolled.pop() {
-            let mask = libc::POLLIN.unsigned_abs();
-            let fd = types::Fd(self.polled[at].0);
-            let entry = opcode::PollAdd::new(fd, mask.into()).multi(true).build();
-            self.push(entry, name(POLL, u32::try_from(at).expect("few are polled"), 0));
         }
     }
 
@@ -481,8 +456,7 @@ impl WireRing {
             match of >> 60 {
                 RECEIVE => self.has_received((place, serial), result, flags, events),
                 SEND => self.has_sent(place, result),
-                ACCEPT => self.has_accepted(place as usize, result, more),
-                POLL => self.has_polled(place as usize, result, more, events),
+                POLL => self.has_polled(place as usize, result, events),
                 DISK => self.has_stepped(serial as usize, result),
                 _ => {}
             }

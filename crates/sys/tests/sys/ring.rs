@@ -2,7 +2,7 @@
 use regatta_op::{Outbox, Segment};
 use regatta_sys::{
     Bell, OpenRules, StaticFile,
-    socket::{Connection, ListenSpec, listen, local_addr},
+    socket::{self, Connection, ListenSpec, Mode, listen, local_addr},
     uring::{DiskOp, Finished, SentBytes, WireRing},
     wait::{Event, Interest, Poller},
 };
@@ -77,7 +77,7 @@ impl Rig {
         let begin = Instant::now();
         let (socket, peer) = loop {
             self.wait();
-            match self.ring.borrow_mut().accept(self.listener.as_fd()) {
+            match socket::accept(self.listener.as_fd(), Mode::Nonblocking) {
                 Ok(accepted) => break accepted,
                 Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
             }

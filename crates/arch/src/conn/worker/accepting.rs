@@ -3,7 +3,7 @@
 use super::{Accepted, Action, ConnSlot, Desk, Worker};
 use crate::{
     conn::{
-        accept::{AcceptRules, Arrivals, Ended, PAUSE_MS, WhenFull},
+        accept::{AcceptRules, Ended, PAUSE_MS, WhenFull},
         budget::SEALED_WEIGHT,
     },
     drive::FileLink,
@@ -29,13 +29,6 @@ impl<'a, S> Worker<'a, S> {
         } else {
             self.desk.acceptor.drain();
         }
-    }
-
-    /// Takes connections from what a ring has accepted.
-    #[must_use]
-    pub fn with_arrivals(mut self, arrivals: &'a dyn Arrivals) -> Self {
-        self.desk.acceptor.arrivals = Some(arrivals);
-        self
     }
 
     /// The sockets that it accepts from.
@@ -180,8 +173,8 @@ impl<'a, S> Worker<'a, S> {
             let key = self.desk.idle.first()?;
             let fd = self.slots.get_mut(key)?.socket.as_fd();
             let bytes = [socket::unread_bytes(fd), socket::queued_bytes(fd)];
-            let has_input = || self.desk.acceptor.arrivals.is_some_and(|all| all.has_input(key));
-            if bytes.into_iter().all(|bytes| bytes.is_ok_and(|bytes| bytes == 0)) && !has_input() {
+            let is_new = || self.received.is_some_and(|received| received(key));
+            if bytes.into_iter().all(|bytes| bytes.is_ok_and(|bytes| bytes == 0)) && !is_new() {
                 return Some(key);
             }
             self.desk.idle.postpone(key);

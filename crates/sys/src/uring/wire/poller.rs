@@ -1,17 +1,15 @@
 //! Listeners, bells, and what a ring reports to its loop.
-use super::{ACCEPT, ARRIVALS_MAX, OTHERS, POLL, WireRing, name};
+use super::{OTHERS, POLL, WireRing, name};
 use crate::{
     Bell, hook,
     hook::Call,
-    socket::{self, Connection},
     wait::{Event, Interest, Poller},
 };
+use io_uring::{opcode, types};
 use std::{
     cell::RefCell,
-    collections::VecDeque,
     io, mem,
-    net::SocketAddr,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
     time::Duration,
 };
 
@@ -21,50 +19,19 @@ pub(super) enum Watched {
     #[default]
     No,
     Socket(u32),
-    Listener(usize),
     Polled(usize),
 }
 
-pub(super) struct Listener {
-    pub(super) fd: RawFd,
-    pub(super) key: u64,
-    pub(super) watched: bool,
-    pub(super) armed: bool,
-    pub(super) cancelled: bool,
-    pub(super) arrived: VecDeque<OwnedFd>,
-    pub(super) error: Option<i32>,
-}
-
-impl Listener {
-    pub(super) fn has_some(&self) -> bool {
-        !self.arrived.is_empty() || self.error.is_some()
-    }
+/// A listener or a bell.
+pub(super) struct Polled {
+    fd: RawFd,
+    key: u64,
+    watched: bool,
+    /// A poll is out.
+    armed: bool,
 }
 
 impl WireRing {
-    /// Takes a connection that the ring has accepted from a listener.
-    ///
-    /// # Errors
-    /// The errors of [`socket::accept`].
-    pub fn accept(
-        &mut self,
-        listener: BorrowedFd<'_>,
-    ) -> io::Result<(Connection, Option<SocketAddr>)> {
-        let Watched::Listener(at) = self.watched_at(listener.as_raw_fd()) else {
-            return Err(io::Error::from_raw_os_error(libc::EAGAIN));
-        };
-        if let Some(errno) = hook::fault(Call::Accept)
-            && errno != rustix::io::Errno::INTR
-        {
-            return Err(errno.into());
-        }
-        let own = &mut self.listeners[at];
-        if let Some(fd) = own.arrived.pop_front() {
-            return socket::accepted(listener, fd);
-        }
-        Err(io::Error::from_raw_os_error(own.error.take().unwrap_or(libc::EAGAIN)))
-    }
-
     /// A descriptor that stands for completions of sends and of operations on files: a poller that
     /// is asked to watch it ([`Poller::add_level`]) reports them under its key.
     ///
@@ -76,48 +43,23 @@ impl WireRing {
         Ok(bell)
     }
 
-    pub(super) fn has_accepted(&mut self, at: usize, result: i32, more: bool) {
-        let own = &mut self.listeners[at];
-        if !more {
-            (own.armed, own.cancelled) = (false, false);
-        }
-        match result {
-            0.. => {
-                // SAFETY: the kernel has just made this descriptor for us, and no other code knows
-                // it.
-                own.arrived.push_back(unsafe { OwnedFd::from_raw_fd(result) });
+    /// Polls what is watched. A poll reports once, so each wait finds what is left.
+    pub(super) fn begin_polls(&mut self) {
+        for at in 0..self.polled.len() {
+            let own = &mut self.polled[at];
+            if own.watched && !mem::replace(&mut own.armed, true) {
+                let mask = libc::POLLIN.unsigned_abs();
+                let entry = opcode::PollAdd::new(types::Fd(own.fd), mask.into()).build();
+                self.push(entry, name_of_poll(at));
             }
-            errno if matches!(-errno, libc::ECANCELED | libc::EINTR | libc::EAGAIN) => {}
-            errno => own.error = Some(errno.saturating_neg()),
-        }
-        if own.arrived.len() >= ARRIVALS_MAX {
-            self.accept_no_more(at);
         }
     }
 
-    fn accept_no_more(&mut self, at: usize) {
-        let own = &mut self.listeners[at];
-        if own.armed && !mem::replace(&mut own.cancelled, true) {
-            self.cancel(name(ACCEPT, u32::try_from(at).expect("few listeners"), 0));
-        }
-    }
-
-    pub(super) fn has_polled(
-        &mut self,
-        at: usize,
-        result: i32,
-        more: bool,
-        events: &mut Vec<Event>,
-    ) {
-        let Some(&(fd, key)) = self.polled.get(at) else { return };
-        if fd < 0 {
-            return; // it is no longer watched
-        }
-        if !more {
-            self.unpolled.push(at);
-        }
-        if result >= 0 {
-            events.push(Event { key, readable: true, ..Event::default() });
+    pub(super) fn has_polled(&mut self, at: usize, result: i32, events: &mut Vec<Event>) {
+        let Some(own) = self.polled.get_mut(at) else { return };
+        own.armed = false;
+        if own.watched && result >= 0 {
+            events.push(Event { key: own.key, readable: true, ..Event::default() });
         }
     }
 
@@ -138,40 +80,32 @@ impl WireRing {
     fn unwatch(&mut self, fd: RawFd) -> io::Result<()> {
         match self.watched_at(fd) {
             Watched::No => return Err(io::ErrorKind::NotFound.into()),
-            Watched::Socket(at) => self.leave(at as usize),
-            Watched::Listener(at) => {
-                if !mem::replace(&mut self.listeners[at].watched, false) {
-                    return Err(io::ErrorKind::NotFound.into());
-                }
-                self.accept_no_more(at);
-                self.watched_len -= 1;
-                self.changes += 1;
-                return Ok(()); // what has arrived stays
+            Watched::Socket(at) => {
+                self.leave(at as usize);
+                self.watched[usize::try_from(fd).expect("it is watched")] = Watched::No;
             }
             Watched::Polled(at) => {
-                self.polled[at].0 = -1;
-                self.cancel(name(POLL, u32::try_from(at).expect("few are polled"), 0));
+                let own = &mut self.polled[at];
+                if !mem::replace(&mut own.watched, false) {
+                    return Err(io::ErrorKind::NotFound.into());
+                }
+                if own.armed {
+                    self.cancel(name_of_poll(at));
+                }
             }
         }
-        self.watched[usize::try_from(fd).expect("it is watched")] = Watched::No;
         self.watched_len -= 1;
         self.changes += 1;
         Ok(())
     }
-
-    /// Adds events of listeners with connections, and of completions.
-    fn add_events(&self, events: &mut Vec<Event>) {
-        let event = |key| Event { key, readable: true, ..Event::default() };
-        let has_some = |own: &&Listener| own.watched && own.has_some();
-        events.extend(self.listeners.iter().filter(has_some).map(|own| event(own.key)));
-        if self.has_completions() {
-            events.extend(self.completions.map(event));
-        }
-    }
 }
 
-/// A poller that reports what has been received, sent and accepted. It shares its ring with the
-/// rest of its loop.
+fn name_of_poll(at: usize) -> u64 {
+    name(POLL, u32::try_from(at).expect("few are polled"), 0)
+}
+
+/// A poller that reports what has been received and sent, and listeners with connections. It shares
+/// its ring with the rest of its loop.
 ///
 /// Sockets are reported once for each change. They are watched for input, whatever the interest,
 /// and for nothing else: [`WireRing::next_sent`] reports room.
@@ -191,39 +125,21 @@ impl Poller for &RefCell<WireRing> {
     }
 
     fn add_level(&mut self, fd: BorrowedFd<'_>, key: u64, _: Interest) -> io::Result<()> {
-        let mut ring = self.borrow_mut();
-        if fd.as_raw_fd() == ring.source {
+        let (mut ring, fd) = (self.borrow_mut(), fd.as_raw_fd());
+        if fd == ring.source {
             ring.completions = Some(key);
             return Ok(());
         }
-        let at = ring.polled.len();
-        ring.polled.push((fd.as_raw_fd(), key));
-        ring.unpolled.push(at);
-        ring.watch(fd.as_raw_fd(), Watched::Polled(at));
-        Ok(())
-    }
-
-    fn add_listener(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
-        let mut ring = self.borrow_mut();
-        let fd = fd.as_raw_fd();
-        if let Watched::Listener(at) = ring.watched_at(fd) {
-            (ring.listeners[at].watched, ring.listeners[at].key) = (true, key);
-            ring.watched_len += 1;
-            ring.changes += 1;
-            return Ok(());
-        }
-        let at = ring.listeners.len();
-        let (watched, arrived) = (true, VecDeque::new());
-        ring.listeners.push(Listener {
-            fd,
-            key,
-            watched,
-            armed: false,
-            cancelled: false,
-            arrived,
-            error: None,
-        });
-        ring.watch(fd, Watched::Listener(at));
+        // A listener that was watched before may be polled until that is cancelled.
+        let at = match ring.watched_at(fd) {
+            Watched::Polled(at) => at,
+            _ => {
+                ring.polled.push(Polled { fd, key, watched: false, armed: false });
+                ring.polled.len() - 1
+            }
+        };
+        (ring.polled[at].watched, ring.polled[at].key) = (true, key);
+        ring.watch(fd, Watched::Polled(at));
         Ok(())
     }
 
@@ -245,13 +161,15 @@ impl Poller for &RefCell<WireRing> {
         }
         let mut ring = self.borrow_mut();
         ring.begin_receives();
-        let has_some = |own: &Listener| own.watched && own.has_some();
-        let is_ready =
-            ring.has_completions() || !ring.early.is_empty() || ring.listeners.iter().any(has_some);
+        ring.begin_polls();
+        let is_ready = ring.has_completions() || !ring.early.is_empty();
         ring.call(if is_ready { Some(Duration::ZERO) } else { timeout })?;
         events.append(&mut ring.early);
         ring.collect(events);
-        ring.add_events(events);
+        if ring.has_completions() {
+            let event = |key| Event { key, readable: true, ..Event::default() };
+            events.extend(ring.completions.map(event));
+        }
         Ok(events.len())
     }
 
