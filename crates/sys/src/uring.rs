@@ -85,20 +85,19 @@ pub enum DiskOp {
 pub struct Pipe {
     reader: OwnedFd,
     writer: OwnedFd,
+    /// Counts the pipes of a ring.
+    _one: Arc<()>,
 }
 
 impl Pipe {
     /// A pipe with room for `bytes`, as far as the system allows.
-    ///
-    /// # Errors
-    /// No descriptors or no memory left.
-    pub fn new(bytes: usize) -> io::Result<Self> {
+    fn new(bytes: usize, one: Arc<()>) -> io::Result<Self> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
         if bytes > PIPE_BYTES {
             // With less room, more pieces are moved.
             let _ = fcntl_setpipe_size(&writer, bytes);
         }
-        Ok(Self { reader, writer })
+        Ok(Self { reader, writer, _one: one })
     }
 }
 

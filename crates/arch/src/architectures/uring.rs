@@ -86,8 +86,15 @@ options! {
         doc: "How files that are not in the cache's memory reach the socket.",
         long: "`read`: a piece is read into memory, and sent with what precedes it. `splice`: a \
                piece goes to the socket through a pipe, without a copy. The kernel moves it in \
-               threads of its own, cached or not. It takes two descriptors for each connection \
-               that is being sent a file.",
+               threads of its own, cached or not.",
+    },
+    pipes_max: usize = OptionSpec {
+        key: "uring.pipes_max",
+        kind: Kind::Count { min: 1, max: 100_000 },
+        default: "128",
+        doc: "The most pipes in each process, with `uring.body=splice`.",
+        long: "A connection has one while it is being sent a file, and a pipe has two descriptors. \
+               Where all are in use, pieces are read into memory.",
     },
     operations_max: usize = OptionSpec {
         key: "uring.operations_max",
@@ -120,11 +127,12 @@ fn processes(settings: &Settings, processors: usize) -> usize {
     }
 }
 
-/// Descriptors of the ring, its completions and its root. Each connection may need a pipe.
-fn demand(settings: &Settings, connections: usize) -> Demand {
-    let pipes = match UringOptions::read(settings).body {
+/// Descriptors of the ring, its completions and its root, and two of each pipe.
+fn demand(settings: &Settings, _: usize) -> Demand {
+    let options = UringOptions::read(settings);
+    let pipes = match options.body {
         Body::Read => 0,
-        Body::Splice => connections as u64,
+        Body::Splice => options.pipes_max as u64,
     };
     Demand { tasks: 1, descriptors: 3 + 2 * pipes, ..Demand::default() }
 }
@@ -139,7 +147,8 @@ fn work(env: &Env, worker: usize) -> Result<(), WorkError> {
         WireRing::new(Some(root), env.rules, count, buffer_bytes).map_err(WorkError::Uring)?;
     let source = ring.source().map_err(WorkError::preparing("completions"))?;
     let ring = RefCell::new(ring);
-    let engine = SharedRing { ring: &ring, source, body: options.body };
+    let engine =
+        SharedRing { ring: &ring, source, body: options.body, pipes_max: options.pipes_max };
     let below = Below { root: own.root, rules: env.rules };
     let mut disk = RingDisk::new(engine, below, operations_max, chunk_bytes, own.tally);
     let cache = LocalCache::new(&env.site.caching, env.site.seed);
@@ -176,6 +185,7 @@ struct SharedRing<'a> {
     ring: &'a RefCell<WireRing>,
     source: Bell,
     body: Body,
+    pipes_max: usize,
 }
 
 impl Engine for SharedRing<'_> {
@@ -225,9 +235,9 @@ impl Engine for SharedRing<'_> {
         let mut ring = self.ring.borrow_mut();
         ring.expect_piece(key, file, at);
         let bytes = usize::try_from(len).unwrap_or(usize::MAX);
-        // Without descriptors for a pipe, memory has the piece.
+        // Without a pipe, memory has the piece.
         if self.body == Body::Splice
-            && let Ok(pipe) = ring.pipe(bytes)
+            && let Some(pipe) = ring.pipe(bytes, self.pipes_max)
         {
             return DiskOp::Fill { file: file.clone(), at, len, pipe };
         }

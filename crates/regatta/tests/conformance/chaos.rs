@@ -163,7 +163,8 @@ const RELATIVES: &[Variant] = &[
     row("uring", "uring", &[], EVERYTHING),
     row("uring_pair", "uring", &["uring.processes=2", "uring.buffers=8", "uring.buffer_bytes=256",
         "uring.chunk_bytes=16384", "cache.enabled=false"], EVERYTHING),
-    row("uring_splice", "uring", &["uring.body=splice", "cache.body_bytes_max=0"], EVERYTHING),
+    row("uring_splice", "uring", &["uring.body=splice", "uring.pipes_max=4",
+        "cache.body_bytes_max=0"], EVERYTHING),
     row("cohort", "cohort", &["event.processes=1", "event.poller=epoll"], EVERYTHING),
     // A blocking call never finds nothing to do.
     row("mp", "mp", &["limits.connections_max=64", "mp.start=60", "mp.spare_max=60"], EDGES),

@@ -70,6 +70,18 @@ pub(crate) fn a_start_without_setgroups() {
     thread::spawn(start).join().expect("said what is wrong");
 }
 
+/// A container's filter, or `kernel.io_uring_disabled`: nothing takes the place of a ring unasked.
+pub(crate) fn a_start_without_io_uring() {
+    let errno = u16::try_from(Errno::PERM.raw_os_error()).expect("a small number");
+    let start = move || {
+        deny(Call::IoUringSetup, errno).expect("a kernel with filters");
+        let said = run(&["serve", root(), "--listen", "127.0.0.1:0", "--architecture", "uring"]);
+        assert!(said.code.is_some_and(|code| code != 0), "{said:?}");
+        said.names(&["the system refuses io_uring: Operation not permitted", "sandbox", "symped"]);
+    };
+    thread::spawn(start).join().expect("said what is wrong");
+}
+
 /// A file made and removed again could be another server's new one.
 pub(crate) fn check_makes_no_file() {
     let site = Site::new();

@@ -497,8 +497,9 @@ pub(crate) const ROWS: &[(&str, &[Set])] = &[
 const TESTS: Tests = cases! {
     access_log: a_socket_that_nobody_reads_stops_nobody;
     cli: help_of_every_command a_bad_start_prints_no_address a_start_without_openat2
-        a_start_without_setgroups check_makes_no_file every_bad_setting_is_listed
-        nobody_and_other_users there_is_no_tux architectures_are_described
+        a_start_without_setgroups a_start_without_io_uring check_makes_no_file
+        every_bad_setting_is_listed nobody_and_other_users there_is_no_tux
+        architectures_are_described
         explain_says_what_would_be_answered check_and_explain_speak_json
         check_says_that_all_is_well explain_agrees_with_serve explain_opens_what_serve_may_open
         explain_of_an_own_site rules_of_an_own_site siblings_of_an_own_site

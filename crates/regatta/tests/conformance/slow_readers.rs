@@ -155,6 +155,7 @@ pub(crate) fn reserved_descriptors(variant: &Variant) -> usize {
         Some("flash") => 64 + 2 * (2 + 4),
         Some("shared") => 64 + 3 * 11,
         Some("coloured" | "means") => 64 + 3,
+        Some("uring") if variant.has("uring.body=splice") => 64 + 3 + 2 * 16,
         Some("uring") => 64 + 3,
         Some("watpipe4" | "watpipe5" | "seda") => 64 + 2,
         _ => 64,

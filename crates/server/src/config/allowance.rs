@@ -173,7 +173,7 @@ pub(super) fn workers(
     allowance: &Allowance,
     layout: &Layout,
 ) -> Option<Chosen> {
-    let counted = ["event.copies", "event.processes"].into_iter();
+    let counted = ["event.copies", "event.processes", "uring.processes"].into_iter();
     let mut counted = counted.filter(|key| architecture.driver.takes(key));
     let open = counted.any(|key| said.settings.number(key) == 0);
     open.then(|| Chosen {

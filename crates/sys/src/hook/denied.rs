@@ -25,6 +25,8 @@ pub enum Call {
     PidfdOpen,
     /// setgroups(2)
     Setgroups,
+    /// `io_uring_setup(2)`
+    IoUringSetup,
 }
 
 /// Makes a call fail with `errno` for good, in this thread and in all that it starts (seccomp(2)).
@@ -37,6 +39,7 @@ pub fn deny(call: Call, errno: u16) -> io::Result<()> {
         Call::Openat2 => libc::SYS_openat2,
         Call::PidfdOpen => libc::SYS_pidfd_open,
         Call::Setgroups => libc::SYS_setgroups,
+        Call::IoUringSetup => libc::SYS_io_uring_setup,
     };
     let number = u32::try_from(number).expect("numbers of calls are small");
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };

@@ -52,7 +52,13 @@ impl Buffers {
         let mut buffers = Self { base, mapped, start, size, count, tail: 0, filled };
         // SAFETY: the entries are mapped, page-aligned and zero. They stay mapped as long as the
         // kernel may use them: `leak` keeps the mapping where operations are in flight.
-        unsafe { submitter.register_buf_ring_with_flags(base as u64, count, GROUP, 0) }?;
+        let registered =
+            unsafe { submitter.register_buf_ring_with_flags(base as u64, count, GROUP, 0) };
+        if let Err(error) = registered {
+            // SAFETY: the kernel has refused them, so it uses none.
+            unsafe { buffers.unmap() };
+            return Err(error);
+        }
         (0..count).for_each(|at| buffers.give(at));
         Ok(buffers)
     }

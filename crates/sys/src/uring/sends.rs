@@ -68,6 +68,20 @@ impl Piece {
     }
 }
 
+/// Pause after which a socket is tried again whose room cannot be waited for.
+static ROOM_PAUSE: types::Timespec = types::Timespec::new().nsec(50_000_000);
+
+/// Wait of a send from a pipe.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// No wait: bytes are being moved.
+    No,
+    /// The kernel reports room. A peer that sends no more is reported, too, at once.
+    ForRoom,
+    /// The peer sends no more. The kernel reports when [`ROOM_PAUSE`] is over.
+    ForTime,
+}
+
 /// A send, and what the kernel reads for it. It stays where it is while it is in flight.
 pub(super) struct Sending {
     /// The connection; `None`: it has given up the send.
@@ -76,8 +90,8 @@ pub(super) struct Sending {
     pub(super) piece: Option<Box<Piece>>,
     /// Bytes of the piece in this send.
     of_piece: u64,
-    /// The socket took nothing from the pipe: the kernel reports when it has room.
-    pub(super) polls: bool,
+    /// The socket took nothing from the pipe.
+    pub(super) waits: Waiting,
     slices: [libc::iovec; SEND_SLICES_MAX],
     message: libc::msghdr,
 }
@@ -92,7 +106,7 @@ impl Sending {
             outbox: Outbox::default(),
             piece: None,
             of_piece: 0,
-            polls: false,
+            waits: Waiting::No,
             slices: [slice; SEND_SLICES_MAX],
             message,
         }
@@ -154,10 +168,31 @@ impl Sending {
         Some((entry, bytes))
     }
 
-    /// The entry for the rest of a send from a pipe, as it was.
-    pub(super) fn again(&mut self, fd: RawFd) -> Option<squeue::Entry> {
-        let of_piece = self.of_piece;
-        self.entry(fd, of_piece.max(1)).map(|(entry, _)| entry)
+    /// The next entry after a socket has taken nothing from a pipe, or has been `waited` for.
+    /// `None`: the send has failed.
+    pub(super) fn go_on(
+        &mut self,
+        fd: RawFd,
+        waited: Waiting,
+        result: i32,
+    ) -> Option<squeue::Entry> {
+        let room = i32::from(libc::POLLOUT | libc::POLLERR | libc::POLLHUP);
+        match (waited, result) {
+            (Waiting::No, error) if error == -libc::EAGAIN => {
+                self.waits = Waiting::ForRoom;
+                let mask = libc::POLLOUT.unsigned_abs();
+                Some(opcode::PollAdd::new(types::Fd(fd), mask.into()).build())
+            }
+            (Waiting::ForRoom, events @ 0..) if events & room == 0 => {
+                self.waits = Waiting::ForTime;
+                Some(opcode::Timeout::new(&raw const ROOM_PAUSE).build())
+            }
+            (Waiting::ForRoom, 0..) | (Waiting::ForTime, _) => {
+                let of_piece = self.of_piece;
+                self.entry(fd, of_piece).map(|(entry, _)| entry)
+            }
+            _ => None,
+        }
     }
 
     /// Moves bytes from a pipe.

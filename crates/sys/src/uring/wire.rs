@@ -12,12 +12,20 @@ use super::{
 };
 use crate::{OpenRules, Root, wait::Event};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
-use std::{collections::VecDeque, fmt, io, mem, os::fd::RawFd, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt, io, mem,
+    os::fd::RawFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Entries of the submission queue. A round that begins more submits in between.
 const ENTRIES: u32 = 1024;
 /// Entries of the completion queue. The kernel keeps those that do not fit.
 const COMPLETIONS: u32 = 4096;
+/// Time within which the kernel releases at the end what it can release at all.
+const END_MAX: Duration = Duration::from_millis(100);
 /// Buffers for pieces of files that are kept for the next ones.
 const SPARES_MAX: usize = 16;
 
@@ -68,14 +76,17 @@ pub struct WireRing {
     free_sends: Vec<u32>,
     sent: VecDeque<SentBytes>,
     spares: Vec<Vec<u8>>,
+    /// Empty pipes.
     pipes: Vec<Pipe>,
+    /// Each pipe has another of it.
+    all_pipes: Arc<()>,
     root: Option<Arc<Root>>,
     rules: OpenRules,
     /// By token. An operation stays here, untouched, until the kernel has reported it.
     running: Vec<Option<Box<Running>>>,
     free: Vec<usize>,
     finished: VecDeque<(Token, Finished)>,
-    /// Number of calls that have submitted.
+    /// Number of times that all entries were submitted.
     batch: u64,
     /// Entries that the kernel has and will report, those of multishot operations once.
     in_flight: u64,
@@ -173,6 +184,7 @@ impl WireRing {
             sent: VecDeque::new(),
             spares: Vec::new(),
             pipes: Vec::new(),
+            all_pipes: Arc::new(()),
             root: root.map(Arc::new),
             rules,
             running: Vec::new(),
@@ -382,7 +394,7 @@ impl WireRing {
     fn push(&mut self, entry: squeue::Entry, name: u64) {
         let entry = entry.user_data(name);
         self.in_flight += 1;
-        for tries in 0.. {
+        for tries in 0..=1 {
             // SAFETY: what the entry points to lives until the kernel has reported it. Memory of an
             // operation on a file is in `running[token]`, that of a send in a box of `sends`, and
             // both are neither touched nor dropped until then; `drop` leaks them. Provided buffers
@@ -390,7 +402,7 @@ impl WireRing {
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return;
             }
-            assert!(tries < SUBMIT_TRIES_MAX, "io_uring_enter takes nothing");
+            assert!(tries == 0, "an empty queue has room");
             self.submit();
         }
     }
@@ -401,19 +413,45 @@ impl WireRing {
         self.push(entry, QUIET);
     }
 
-    /// Submits what is in the queue.
-    fn submit(&mut self) {
-        // A call that fails has taken nothing, or its results are full: the next wait repeats it.
-        self.batch += 1;
-        let submitted = self.ring.submit();
-        if submitted.is_err() {
+    /// Cancels everything, and waits until the kernel has reported it, for [`END_MAX`] at most.
+    fn cancel_all(&mut self) {
+        let begin = Instant::now();
+        let all = types::CancelBuilder::any().all();
+        self.push(opcode::AsyncCancel2::new(all).build(), QUIET);
+        while self.in_flight > 0 && begin.elapsed() < END_MAX {
+            if self.call(Some(END_MAX / 10)).is_err() {
+                return;
+            }
             self.gather();
+            for (of, result, flags) in mem::take(&mut self.completed) {
+                self.in_flight -= u64::from(!cqueue::more(flags));
+                if of >> 60 == DISK
+                    && let Some(running) = self.running.get_mut(token(of)).and_then(Option::take)
+                {
+                    // A file that it has opened is closed.
+                    drop(running.step(result));
+                }
+            }
         }
+    }
+
+    /// Submits what is in the queue, all of it.
+    fn submit(&mut self) {
+        for tries in 0.. {
+            if self.ring.submission().is_empty() {
+                break;
+            }
+            assert!(tries < SUBMIT_TRIES_MAX, "io_uring_enter takes nothing");
+            if self.ring.submit().is_err() {
+                // There may be no room for more results.
+                self.gather();
+            }
+        }
+        self.batch += 1;
     }
 
     /// Submits what is in the queue, and waits until something has completed or the time is up.
     fn call(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.batch += 1;
         let is_ready = !self.ring.completion().is_empty() || !self.completed.is_empty();
         let result = match timeout {
             Some(time) if !time.is_zero() && !is_ready => {
@@ -430,6 +468,8 @@ impl WireRing {
                 unsafe { self.ring.submitter().enter::<libc::sigset_t>(count, 0, flags, None) }
             }
         };
+        // Entries of a call that failed may still be in the queue.
+        self.batch += u64::from(self.ring.submission().is_empty());
         match result.map_err(|error| error.raw_os_error()) {
             Ok(_) | Err(Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)) => Ok(()),
             Err(errno) => Err(io::Error::from_raw_os_error(errno.unwrap_or(libc::EIO))),
@@ -451,16 +491,17 @@ impl WireRing {
             let more = cqueue::more(flags);
             self.in_flight -= u64::from(!more);
             let place = u32::try_from(of >> 32 & ((1 << 28) - 1)).expect("28 bits");
-            #[expect(clippy::cast_possible_truncation, reason = "the low half")]
-            let serial = of as u32;
+            let serial = low(of);
             match of >> 60 {
                 RECEIVE => self.has_received((place, serial), result, flags, events),
                 SEND => self.has_sent(place, result),
                 POLL => self.has_polled(place as usize, result, events),
-                DISK => self.has_stepped(serial as usize, result),
+                DISK => self.has_stepped(token(of), result),
                 _ => {}
             }
         }
+        // Those that a submission has gathered meanwhile.
+        completed.append(&mut self.completed);
         self.completed = completed;
     }
 
@@ -550,10 +591,20 @@ impl WireRing {
     }
 }
 
-/// Place of a connection.
+/// Low half of a key or a name.
 #[expect(clippy::cast_possible_truncation, reason = "the low half")]
+const fn low(of: u64) -> u32 {
+    of as u32
+}
+
+/// Place of a connection.
 const fn place(key: u64) -> usize {
-    key as u32 as usize
+    low(key) as usize
+}
+
+/// Place of the operation on a file with this name.
+const fn token(name: u64) -> usize {
+    low(name) as usize
 }
 
 /// Copies as many bytes as there is room for.
@@ -563,9 +614,11 @@ fn copy(from: &[u8], to: &mut [u8]) -> usize {
     len
 }
 
-/// Leaves to the kernel for ever what it still works on.
+/// Cancels what is in flight, and closes or frees what it used. What the kernel does not release in
+/// time, such as memory that a disk which hangs writes to, stays allocated for ever.
 impl Drop for WireRing {
     fn drop(&mut self) {
+        self.cancel_all();
         if self.in_flight > 0 {
             self.running.drain(..).for_each(mem::forget);
             self.sends.drain(..).for_each(mem::forget);

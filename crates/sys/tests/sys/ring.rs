@@ -226,6 +226,25 @@ fn operations_in_flight_find_no_successor() {
     }
 }
 
+/// A ring that ends with a send and a receive in flight releases the memory that they use.
+#[test]
+fn the_end_releases_what_is_in_flight() {
+    let Some(mut rig) = Rig::new(8, 256) else { return skip("needs io_uring") };
+    let large: Arc<[u8]> = pattern(20 << 20).into();
+    let (socket, mut client) = rig.connect(1);
+    let mut rest = Some(outbox(b"", Arc::clone(&large)));
+    while let Some(outbox) = rest.take() {
+        rig.ring.borrow_mut().send(1, &socket, outbox, u64::MAX);
+        rig.wait();
+        rest = rig.ring.borrow_mut().next_sent().map(|sent| sent.outbox);
+    }
+    drop((rig, socket));
+    assert_eq!(Arc::strong_count(&large), 1, "the send has been cancelled");
+    let mut found = Vec::new();
+    client.read_to_end(&mut found).unwrap();
+    assert!(large.starts_with(&found) && found.len() < large.len(), "{} bytes", found.len());
+}
+
 /// By way of memory with what precedes them, or by a pipe.
 #[test]
 fn pieces_of_files_are_sent() {
@@ -261,7 +280,7 @@ fn pieces_of_files_are_sent() {
                 ring.expect_piece(key, &file, at);
                 let file = file.clone();
                 let op = match by_pipe {
-                    true => DiskOp::Fill { file, at, len, pipe: ring.pipe(1 << 18).unwrap() },
+                    true => DiskOp::Fill { file, at, len, pipe: ring.pipe(1 << 18, 1).unwrap() },
                     false => DiskOp::Read(regatta_op::ReadReq::new(file, at, len.min(100_000))),
                 };
                 let token = ring.start(op).unwrap_err();

@@ -5,14 +5,15 @@ use crate::{
     socket::Connection,
     uring::{
         Pipe,
-        sends::{Piece, Sending, SentBytes},
+        sends::{Piece, Sending, SentBytes, Waiting},
     },
 };
-use io_uring::{opcode, types};
+use io_uring::squeue;
 use regatta_op::{Fault, Outbox};
 use std::{
     io, mem,
     os::fd::{AsFd, AsRawFd},
+    sync::Arc,
 };
 
 impl WireRing {
@@ -32,7 +33,7 @@ impl WireRing {
             u32::try_from(self.sends.len() - 1).expect("fewer than 2^32 sends")
         });
         let sending = &mut self.sends[number as usize];
-        (sending.key, sending.outbox, sending.polls) = (Some(key), outbox, false);
+        (sending.key, sending.outbox, sending.waits) = (Some(key), outbox, Waiting::No);
         sending.piece = self.sockets[at].piece.take();
         let Some((entry, bytes)) = sending.entry(self.sockets[at].fd, bytes_max) else {
             let sent = sending.nothing();
@@ -40,8 +41,7 @@ impl WireRing {
             return 0;
         };
         self.sockets[at].send = Some(number);
-        self.push(entry, name(SEND, number, 0));
-        self.sockets[at].batch = self.batch;
+        self.push_send(number, at, entry);
         bytes
     }
 
@@ -58,7 +58,7 @@ impl WireRing {
         let Some(number) = self.sockets[at].send.take() else { return };
         let sending = &mut self.sends[number as usize];
         sending.key = None;
-        let of = name(SEND, number, u32::from(sending.polls));
+        let of = name_of_send(number, sending.waits);
         self.cancel(of);
     }
 
@@ -92,12 +92,13 @@ impl WireRing {
         }
     }
 
-    /// An empty pipe for a piece of a file of this length.
-    ///
-    /// # Errors
-    /// No descriptors left.
-    pub fn pipe(&mut self, bytes: usize) -> io::Result<Pipe> {
-        self.pipes.pop().map_or_else(|| Pipe::new(bytes), Ok)
+    /// An empty pipe for a piece of a file of this length. `None`: there are `most`, or no
+    /// descriptors are left.
+    pub fn pipe(&mut self, bytes: usize, most: usize) -> Option<Pipe> {
+        if self.pipes.is_empty() && Arc::strong_count(&self.all_pipes) > most {
+            return None;
+        }
+        self.pipes.pop().or_else(|| Pipe::new(bytes, Arc::clone(&self.all_pipes)).ok())
     }
 
     /// Keeps a pipe that was filled for the file range at the front of a connection's outbox.
@@ -126,42 +127,31 @@ impl WireRing {
 
     pub(super) fn has_sent(&mut self, number: u32, result: i32) {
         let sending = &mut self.sends[number as usize];
-        if let Some(key) = sending.key
-            && let Some(at) = self.find(key)
-            && self.resume(number, at, result)
-        {
-            return;
-        }
-        let sending = &mut self.sends[number as usize];
-        let sent = match u64::try_from(result) {
-            Ok(sent) => Ok(sent),
-            Err(_) => Err(io::Error::from_raw_os_error(result.saturating_neg())),
+        let waited = mem::replace(&mut sending.waits, Waiting::No);
+        let Some(at) = sending.key.and_then(|key| self.find(key)) else {
+            // It was given up: no other send continues it.
+            return self.end_send(number, Ok(0));
         };
-        if let Ok(sent) = sent {
-            sending.advance(sent);
+        if waited == Waiting::No
+            && let Ok(sent) = u64::try_from(result)
+        {
+            self.sends[number as usize].advance(sent);
+            return self.end_send(number, Ok(sent));
         }
-        self.end_send(number, sent);
+        let entry = self.sends[number as usize].go_on(self.sockets[at].fd, waited, result);
+        match entry {
+            Some(entry) => self.push_send(number, at, entry),
+            None => {
+                let error = io::Error::from_raw_os_error(result.saturating_neg());
+                self.end_send(number, Err(error));
+            }
+        }
     }
 
-    /// Continues a send from a pipe after a wait for room, or begins that wait. False at its end.
-    fn resume(&mut self, number: u32, at: usize, result: i32) -> bool {
-        let fd = self.sockets[at].fd;
-        let sending = &mut self.sends[number as usize];
-        let polled = mem::replace(&mut sending.polls, false);
-        let entry = match result {
-            0.. if polled => sending.again(fd),
-            errno if !polled && errno == -libc::EAGAIN => {
-                sending.polls = true;
-                let mask = libc::POLLOUT.unsigned_abs();
-                Some(opcode::PollAdd::new(types::Fd(fd), mask.into()).build())
-            }
-            _ => None,
-        };
-        let polls = u32::from(sending.polls);
-        let Some(entry) = entry else { return false };
-        self.push(entry, name(SEND, number, polls));
+    fn push_send(&mut self, number: u32, at: usize, entry: squeue::Entry) {
+        let waits = self.sends[number as usize].waits;
+        self.push(entry, name_of_send(number, waits));
         self.sockets[at].batch = self.batch;
-        true
     }
 
     /// Ends a send, and reports it to its connection.
@@ -183,4 +173,9 @@ impl WireRing {
             self.sent.push_back(SentBytes { key, outbox, sent });
         }
     }
+}
+
+/// A wait of a send for room has a name of its own.
+fn name_of_send(number: u32, waits: Waiting) -> u64 {
+    name(SEND, number, u32::from(waits != Waiting::No))
 }
