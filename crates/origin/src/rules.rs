@@ -97,14 +97,15 @@ impl Rules {
         if self.redirects.answer(path) { None } else { self.auth(path) }
     }
 
-    /// The rule for the users of the file of this name, unless it is also that of the requested
-    /// path. The users of the latter have been checked already, those of the former have not.
+    /// The rule for the users of the file of this name, unless it is also that of the request. The
+    /// users of the latter have been checked already, those of the former have not.
     #[inline]
     pub(crate) fn auth_beside(&self, path: &[u8], name: &[u8]) -> Option<&AuthRule> {
         if !self.has_auth() {
             return None;
         }
-        let admitted = |rule: &AuthRule| self.auth(path).is_some_and(|own| own.is_same(rule));
+        let admitted =
+            |rule: &AuthRule| self.auth_of_request(path).is_some_and(|own| own.is_same(rule));
         self.auth(name).filter(|rule| !admitted(rule))
     }
 
@@ -487,5 +488,7 @@ mod tests {
         assert!(rules.auth_of_request(b"healthz").is_none());
         assert!(rules.auth_of_request(b"other").is_some());
         assert!(rules.auth(b"healthz").is_some());
+        assert!(rules.auth_beside(b"other", b"404.html").is_none());
+        assert!(rules.auth_beside(b"healthz", b"404.html").is_some(), "no users were checked");
     }
 }
