@@ -14,7 +14,7 @@ use rustix::{
 };
 use std::{
     ffi::CStr,
-    io, iter,
+    io,
     os::fd::{AsFd, OwnedFd},
 };
 
@@ -109,14 +109,25 @@ fn open_in_memory(root: &Root, req: &OpenReq, how: ResolveFlags) -> Option<OpenR
 #[must_use]
 pub fn known_device(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<u64> {
     let (root, path) = root.place(req);
-    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-    let ends = iter::once(path.len()).chain(slashes.rev()).filter(|end| *end > 0);
     let how = rules.resolve() | ResolveFlags::CACHED;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    ends.map(|end| open_path(root, &path[..end], "", flags, how)).find_map(|found| {
-        let found = found.ok()?;
-        device(&found)
-    })
+    deepest(path, |path| device(&open_path(root, path, "", flags, how).ok()?))
+}
+
+/// The result for the longest beginning of a path, in whole names, that has one. Memory knows all
+/// folders above one that it knows, so a few are asked about: a path may have thousands of names.
+fn deepest<T>(path: &[u8], mut ask: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    let ends: Vec<_> = slashes.chain([path.len()]).filter(|end| *end > 0).collect();
+    let mut found = None;
+    // The search continues behind each that has a result, so the last result is the deepest.
+    let _ = ends.partition_point(|end| {
+        let known = ask(&path[..*end]);
+        let is_known = known.is_some();
+        found = known.or_else(|| found.take());
+        is_known
+    });
+    found
 }
 
 /// Whether memory knows that the path itself exists, or that it does not. Its siblings are in the
@@ -366,6 +377,27 @@ mod tests {
             assert_eq!(known_device(root, &req, rules), device, "{path}");
             let found = open_cached_on_mount(root, &req, rules);
             assert_eq!(found.is_some(), path == "page", "{path}: {found:?}");
+        }
+    }
+
+    /// A client chooses the number of names in a path.
+    #[test]
+    fn the_device_of_a_deep_path_takes_few_calls() {
+        let path = b"a/".repeat(2_048);
+        let path = &path[..path.len() - 1];
+        for known in [0, 1, 2, 3, 1_000, 2_047, 2_048] {
+            let mut calls = 0;
+            let found = deepest(path, |path| {
+                calls += 1;
+                let names = path.split(|byte| *byte == b'/').count();
+                (names <= known).then_some(names)
+            });
+            assert_eq!(found, (known > 0).then_some(known));
+            assert!(calls <= 12, "{calls} calls");
+        }
+        for path in ["", "a", "a/b"] {
+            let longest = deepest(path.as_bytes(), |path| Some(path.len()));
+            assert_eq!(longest, Some(path.len()).filter(|len| *len > 0));
         }
     }
 
