@@ -52,8 +52,9 @@ pub(crate) fn plan<'a, F: File>(
     if request.conditions.is_empty() && request.range.is_none() {
         return Plan { file, coded, shape: Shape::Whole };
     }
-    // Ranges are of bytes that stay the same: those of the file.
-    let coded = if request.range.is_some() && file.has_forms() { file.identity() } else { coded };
+    // Ranges are of bytes that stay the same: those of the file. HEAD has none.
+    let has_range = request.range.is_some() && request.method == Method::Get;
+    let coded = if has_range && file.has_forms() { file.identity() } else { coded };
     let shape = shape(request, coded, ranges_max, now_unix);
     Plan { file, coded, shape }
 }

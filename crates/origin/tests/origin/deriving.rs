@@ -103,6 +103,10 @@ fn a_text_is_compressed_after_its_first_use() {
     // Ranges are of the file.
     let part = ask(&format!("{ACCEPT}Range: bytes=1-2\r\n"));
     assert_eq!((part.status, &*coding(&part), &*part.body), (206, "", &b"aa"[..]));
+    // HEAD has none, and says what GET would.
+    let fields = format!("{ACCEPT}Range: bytes=1-2\r\n");
+    let head = rig.ask(&get_with("/a.html", &fields).replace("GET", "HEAD"));
+    assert!(head.starts_with(b"HTTP/1.1 200 ") && head.windows(6).any(|six| six == b": zstd"));
     assert_eq!(rig.opens.get(), opens);
     // The forms outlive a look at the disk, and the entry in the cache.
     rig.pass(1_000);
