@@ -6,7 +6,7 @@ use super::options::OutputOptions;
 use super::outcome::Outcome;
 use super::part::{Part, Shards};
 use clap::Args;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -73,7 +73,7 @@ fn merge(parts: Vec<(String, Part)>) -> Result<Outcome, String> {
     let mut parts = parts.into_iter();
     let (first, mut sum) = parts.next().ok_or("no result of a shard: nothing to merge")?;
     let count = sum.shard.count;
-    let (mut earliest, mut latest) = (sum.started_unix_ms, sum.started_unix_ms);
+    let mut latest = sum.started_unix_ms;
     found.insert(sum.shard.index, first.clone());
     for (name, part) in parts {
         if let Some(difference) = sum.terms.difference(&part.terms) {
@@ -86,14 +86,12 @@ fn merge(parts: Vec<(String, Part)>) -> Result<Outcome, String> {
         if let Some(other) = found.insert(part.shard.index, name.clone()) {
             return Err(format!("{other} and {name} are both shard {}", part.shard));
         }
-        earliest = earliest.min(part.started_unix_ms);
         latest = latest.max(part.started_unix_ms);
         sum.add(part);
     }
-    let present: BTreeSet<u32> = found.into_keys().collect();
-    let missing = (0..count).filter(|index| !present.contains(index)).collect();
-    let present = present.into_iter().collect();
-    let apart_ms = latest - earliest;
+    let missing = (0..count).filter(|index| !found.contains_key(index)).collect();
+    let present = found.into_keys().collect();
+    let apart_ms = latest - sum.started_unix_ms;
     Ok(judged(&sum, Some(Shards { count, present, missing, apart_ms })))
 }
 
