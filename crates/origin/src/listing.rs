@@ -171,8 +171,9 @@ impl ListingRules {
 mod tests {
     use super::*;
     use crate::{
-        AuthRule, Body, ClearHttp1, ContentRules, Cx, Destination, Exchange, HeaderLine,
-        ListenerClass, LocalCache, NoLog, Redirect, Reply, Scratch, Step, Supply, explain,
+        AuthRule, Body, ClearHttp1, ContentRules, Cx, Exchange, HeaderLine, ListenerClass,
+        LocalCache, NoLog, Redirect, Reply, Scratch, Step, Supply, explain,
+        request::tests::request_of,
     };
     use alloc::{format, string::String};
     use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -245,16 +246,7 @@ mod tests {
             links: &ClearHttp1,
         };
         let head = parse_request(text.as_bytes(), &HeadLimits::default()).expect(text);
-        let request = Request {
-            method: head.method,
-            target: head.names,
-            conditions: &head.conditions,
-            range: head.range,
-            accept_encoding: head.accept_encoding,
-            destination: Destination::Fields(head.fields),
-            expects_unknown: false,
-            too_large: false,
-        };
+        let request = request_of(&head);
         let (mut exchange, mut waits) = (Exchange::default(), Vec::new());
         let mut step = exchange.start(&request, Now::default(), &cx);
         loop {

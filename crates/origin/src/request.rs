@@ -283,9 +283,23 @@ impl OwnedRequest {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use regatta_http::h1::{HeadLimits, parse_request};
+    use regatta_http::h1::{HeadLimits, RequestHead, parse_request};
+
+    /// The request of a head that expects and announces nothing.
+    pub(crate) fn request_of<'a>(head: &'a RequestHead<'_>) -> Request<'a> {
+        Request {
+            method: head.method,
+            target: head.names,
+            conditions: &head.conditions,
+            range: head.range,
+            accept_encoding: head.accept_encoding,
+            destination: Destination::Fields(head.fields),
+            expects_unknown: false,
+            too_large: false,
+        }
+    }
 
     #[test]
     fn what_is_kept_is_what_was_asked() {
@@ -300,16 +314,7 @@ mod tests {
         let mut kept = OwnedRequest::default();
         for text in rows {
             let head = parse_request(text.as_bytes(), &HeadLimits::default()).expect(text);
-            let request = Request {
-                method: head.method,
-                target: head.names,
-                conditions: &head.conditions,
-                range: head.range,
-                accept_encoding: head.accept_encoding,
-                destination: Destination::Fields(head.fields),
-                expects_unknown: false,
-                too_large: false,
-            };
+            let request = request_of(&head);
             let mut room = Vec::new();
             let path = request.path(&mut room).expect(text);
             kept.keep(&request, &path, request.destination.authorization());
