@@ -13,7 +13,7 @@ use crate::{
     },
     disk::{
         at_once::{DiskResult, Wire},
-        ring_disk::{Engine, RingDisk},
+        ring_disk::{Engine, RingDisk, sent_result},
     },
     drive::{
         ledger,
@@ -283,8 +283,7 @@ impl Wire for SharedRing<'_> {
     fn settle(&mut self, key: u64, tally: Tally<'_>) -> Option<DiskResult> {
         let mut ring = self.ring.borrow_mut();
         ring.reap().ok()?;
-        let SentBytes { outbox, sent, .. } = ring.take_sent(key)?;
-        Some(DiskResult::Sent(outbox, perform::sent(sent, tally)))
+        Some(sent_result(ring.take_sent(key)?, tally))
     }
 
     fn has_input(&self, key: u64, _: &Connection) -> bool {

@@ -29,6 +29,11 @@ pub fn count<T>(over: Option<T>, tally: Tally<'_>) -> Option<T> {
     over
 }
 
+/// Counts a send that a ring has completed, and returns its result.
+pub fn sent_result(of: SentBytes, tally: Tally<'_>) -> DiskResult {
+    DiskResult::Sent(of.outbox, perform::sent(of.sent, tally))
+}
+
 /// A ring, or its counterpart in a test. A lazy one completes operations at once if it can. A ring
 /// with a [`Wire`] has the operations of sockets, too.
 pub trait Engine {
@@ -235,9 +240,8 @@ impl<E: Engine> Disk for RingDisk<'_, E> {
     }
 
     fn next_completion(&mut self) -> Option<Completion> {
-        if let Some(SentBytes { key, outbox, sent }) = self.ring.next_sent() {
-            let sent = perform::sent(sent, self.tally);
-            let result = DiskResult::Sent(outbox, sent);
+        if let Some(sent) = self.ring.next_sent() {
+            let (key, result) = (sent.key, sent_result(sent, self.tally));
             return Some(Completion { key, result, spent: Spent::default() });
         }
         if self.done.is_empty() {
