@@ -76,6 +76,8 @@ pub struct ListenSpec {
     pub defer_accept_s: u32,
     /// Send buffer of a connection, bytes; 0 leaves it to the kernel (`SO_SNDBUF`).
     pub send_buffer_bytes: u32,
+    /// Receive buffer of a connection, bytes; 0 leaves it to the kernel (`SO_RCVBUF`).
+    pub receive_buffer_bytes: u32,
     /// Bytes per second that a connection sends at most; 0 is no limit (`SO_MAX_PACING_RATE`).
     pub pacing_rate: u64,
     /// Unsent bytes in the kernel from which a connection takes no more; 0 leaves it to the kernel
@@ -111,6 +113,7 @@ impl ListenSpec {
             reuse_port: false,
             defer_accept_s: 0,
             send_buffer_bytes: 0,
+            receive_buffer_bytes: 0,
             pacing_rate: 0,
             unsent_bytes_max: 0,
             nodelay: true,
@@ -142,7 +145,7 @@ pub fn adopt(listener: BorrowedFd<'_>, spec: &ListenSpec) -> io::Result<()> {
     }
     set_inherited(listener, spec)?;
     if spec.pacing_rate == 0 {
-        // A previous limit may be set. A send buffer size that was set stays.
+        // A previous limit may be set. Sizes of buffers that were set stay.
         set_option(listener, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &u64::MAX)?;
     }
     if spec.unsent_bytes_max == 0 {
@@ -232,6 +235,10 @@ fn set_inherited(fd: BorrowedFd<'_>, spec: &ListenSpec) -> io::Result<()> {
     if spec.send_buffer_bytes > 0 {
         let bytes = usize::try_from(spec.send_buffer_bytes).unwrap_or(usize::MAX);
         sockopt::set_socket_send_buffer_size(fd, bytes)?;
+    }
+    if spec.receive_buffer_bytes > 0 {
+        let bytes = usize::try_from(spec.receive_buffer_bytes).unwrap_or(usize::MAX);
+        sockopt::set_socket_recv_buffer_size(fd, bytes)?;
     }
     if spec.pacing_rate > 0 {
         set_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &spec.pacing_rate)?;

@@ -244,6 +244,7 @@ fn listen_spec(
         reuse_port: plan.reuse_port,
         defer_accept_s: if options.defer { DEFER_ACCEPT_S } else { 0 },
         send_buffer_bytes: options.send_buffer_bytes,
+        receive_buffer_bytes: options.receive_buffer_bytes,
         pacing_rate: options.pacing_rate,
         unsent_bytes_max: unsent_bytes_max(config.settings(), class),
         steps: (config.architecture.driver.steps)(config.settings()),

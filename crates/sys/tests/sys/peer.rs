@@ -64,7 +64,12 @@ fn read_exactly(client: &mut TcpStream, len: usize) -> Vec<u8> {
 #[test]
 fn accepted_sockets_have_the_listeners_options() {
     for (nodelay, unsent_bytes_max) in [(true, 65_536), (false, 0)] {
-        let options = ListenSpec { send_buffer_bytes: 40_000, pacing_rate: 10_000_000, ..local() };
+        let options = ListenSpec {
+            send_buffer_bytes: 40_000,
+            receive_buffer_bytes: 30_000,
+            pacing_rate: 10_000_000,
+            ..local()
+        };
         let listener = listen(&ListenSpec { nodelay, unsent_bytes_max, ..options }).unwrap();
         for mode in [Mode::Nonblocking, Mode::Blocking] {
             let client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
@@ -73,6 +78,7 @@ fn accepted_sockets_have_the_listeners_options() {
             assert_eq!(sockopt::tcp_nodelay(&fd).unwrap(), nodelay);
             // The kernel doubles it (socket(7)).
             assert_eq!(sockopt::socket_send_buffer_size(&fd).unwrap(), 80_000);
+            assert_eq!(sockopt::socket_recv_buffer_size(&fd).unwrap(), 60_000);
             assert_eq!(unsent_limit(fd.as_fd()).unwrap(), unsent_bytes_max);
             let flags = rustix::io::fcntl_getfd(&fd).unwrap();
             assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));

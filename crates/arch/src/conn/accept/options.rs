@@ -99,6 +99,15 @@ options! {
         doc: "The send buffer of each connection.",
         long: "SO_SNDBUF. 0 leaves the size to the kernel, which lets it grow as needed.",
     },
+    receive_buffer_bytes: u32 = OptionSpec {
+        key: "accept.receive_buffer_bytes",
+        kind: Kind::Bytes { min: 0, max: GIB },
+        default: "32 KiB",
+        doc: "The receive buffer of each TCP connection.",
+        long: "SO_RCVBUF. The kernel doubles it, for its own structures. Requests are small, and \
+               a client that floods a server fills this buffer. 0 leaves the size to the kernel, \
+               which lets it grow to megabytes.",
+    },
     pacing_rate: u64 = OptionSpec {
         key: "accept.pacing_rate",
         kind: Kind::Rate { min: 0, max: TIB },
