@@ -16,7 +16,7 @@ use regatta_server::{
         options,
         raw::{self, Arguments, Flag, Location, Problem},
     },
-    development, explain, messages, password, precompress,
+    development, explain, messages, password, precompress, show_page,
     succession::Kind,
     top::{self, TopOptions},
 };
@@ -146,6 +146,9 @@ enum Command {
         /// Print JSON, one document per line.
         #[arg(long)]
         json: bool,
+        /// Show them on a page instead, at an address of this machine that is printed.
+        #[arg(long, conflicts_with_all = ["json", "once", "ready", "interval"])]
+        web: bool,
     },
     /// Compress files into FILE.br, FILE.zst and FILE.gz alongside them.
     ///
@@ -391,7 +394,11 @@ fn run(command: Command) -> Result<u8, Failure> {
             let explained = explain::run(&request, &settings.sources())?;
             print(&if json { explain::json(&explained) } else { explain::text(&explained) })
         }
-        Command::Top { pid, interval, ready, once, json } => {
+        Command::Top { pid, web: true, .. } => {
+            show_page(pid, &mut io::stdout())?;
+            Ok(DONE)
+        }
+        Command::Top { pid, interval, ready, once, json, web: false } => {
             Ok(top::run(&TopOptions { pid, json, interval, once, ready }))
         }
         Command::Precompress { directory, codings, json } => {

@@ -1,4 +1,5 @@
-//! Admin process: answers questions about the server over HTTP, and changes nothing.
+//! Admin process: answers questions about the server over HTTP, and changes nothing. `regatta top
+//! --web` answers some of them about a server that has no admin process.
 //!
 //! A single thread runs an event loop: a client that sends nothing, or reads nothing, holds up no
 //! other.
@@ -6,6 +7,7 @@ mod http;
 mod listener;
 #[cfg(test)]
 mod tests;
+mod web;
 
 use crate::{expiry::seconds_until, heartbeat::answers, top};
 use http::{Answer, Asked, encode, refuse, request, scan};
@@ -25,11 +27,12 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     net::IpAddr,
-    ops::Range,
+    ops::{Range, RangeInclusive},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     thread,
     time::{Duration, Instant, SystemTime},
 };
+pub use web::show_page;
 
 /// Limit of a request and its answer.
 pub(crate) const EXCHANGE_MAX: Duration = Duration::from_secs(1);
@@ -41,8 +44,11 @@ const CLIENTS_MAX: usize = 128;
 /// Wait for descriptors or memory before the next connection is accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Time between the two readings for rates.
+/// Time between the two readings for rates, unless the request names another one.
 const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Times that a request may name, milliseconds.
+const INTERVAL_MS: RangeInclusive<u64> = 100..=5_000;
 
 /// Longest wait: there is a heartbeat at least this often.
 const WAIT_MAX: Duration = Duration::from_millis(500);
@@ -56,22 +62,30 @@ const READ_BYTES: usize = 4 << 10;
 /// Key of the listener in the poller; clients have their number.
 const LISTENER: u64 = u64::MAX;
 
-/// Paths with an answer.
-const PATHS: &str = "/metrics, /live, /ready, /status, /config";
+/// Paths with an answer of an admin process, and of `regatta top --web`.
+const PATHS: [&str; 2] = ["/, /metrics, /live, /ready, /status, /config", "/, /status"];
+
+/// The page that shows `/status`, live.
+const PAGE: &str = include_str!("../assets/live.html");
 
 /// Sources of the answers.
-#[derive(Debug)]
 pub(crate) struct About {
+    /// The server, whose counters are read.
+    pub(crate) reader: top::Reader,
+    /// Hosts that a request may name.
+    pub(crate) hosts: Hosts,
+    /// Sources of an admin process.
+    pub(crate) own: Option<OwnServer>,
+}
+
+/// Facts that an admin process has from its master.
+pub(crate) struct OwnServer {
     /// Counters of the server.
     pub(crate) arena: ArenaView<'static>,
-    /// Process identifier of the master.
-    pub(crate) server_pid: u32,
     /// Slots of each worker.
     pub(crate) slots: Vec<Range<usize>>,
     /// Configuration, with every option written out.
     pub(crate) config: String,
-    /// Hosts that a request may name.
-    pub(crate) hosts: Hosts,
     /// Time at which the next certificate expires; `None`: there is none.
     pub(crate) next_expiry: Option<SystemTime>,
 }
@@ -147,8 +161,8 @@ enum Stage {
 /// The result of a request.
 enum Answered {
     Now(Answer),
-    /// After a second reading.
-    Later(Box<top::Reading>),
+    /// After a second reading, this much later.
+    Later(Box<top::Reading>, Duration),
 }
 
 impl<'a> Clients<'a> {
@@ -290,6 +304,9 @@ impl Client {
                         Ok(()) => about.begin(head),
                         Err(fault) => Stage::answer(refuse(fault)),
                     };
+                    if let Stage::Reading { due, .. } = &self.stage {
+                        self.until += due.saturating_duration_since(Instant::now());
+                    }
                 }
             }
             Stage::Reading { first, due, with_body } => {
@@ -365,8 +382,8 @@ impl About {
         let with_body = asked.with_body;
         match self.answer(&asked) {
             Answered::Now(answer) => Stage::answer(encode(&answer, with_body)),
-            Answered::Later(first) => {
-                Stage::Reading { first, due: Instant::now() + INTERVAL, with_body }
+            Answered::Later(first, interval) => {
+                Stage::Reading { first, due: Instant::now() + interval, with_body }
             }
         }
     }
@@ -380,25 +397,38 @@ impl About {
             return Answered::Now(Answer::text(Status::FORBIDDEN, why));
         }
         if asked.path == "/status" && asked.query != "rates=0" {
-            return Answered::Later(Box::new(top::Reading::new(self.arena, self.server_pid)));
+            return match interval(asked.query) {
+                Some(interval) => Answered::Later(Box::new(self.reader.read()), interval),
+                None => Answered::Now(Answer::text(
+                    Status::BAD_REQUEST,
+                    format!(
+                        "interval_ms is a number from {} to {}\n",
+                        INTERVAL_MS.start(),
+                        INTERVAL_MS.end()
+                    ),
+                )),
+            };
         }
         Answered::Now(self.answer_now(asked))
     }
 
     fn answer_now(&self, asked: &Asked<'_>) -> Answer {
-        match asked.path {
-            "/metrics" => self.metrics(asked),
-            "/live" => Answer::text(Status::OK, "live\n"),
-            "/ready" => self.health(clock::now().tick).answer(self.arena.generation()),
-            "/status" => {
-                let reading = top::Reading::new(self.arena, self.server_pid);
-                Answer::json(Status::OK, reading.document())
+        match (asked.path, &self.own) {
+            ("/", _) => Answer::html(PAGE),
+            ("/status", _) => Answer::json(Status::OK, self.reader.read().document()),
+            ("/live", Some(_)) => Answer::text(Status::OK, "live\n"),
+            ("/metrics", Some(own)) => own.metrics(asked),
+            ("/ready", Some(own)) => own.health(clock::now().tick).answer(own.arena.generation()),
+            ("/config", Some(own)) => Answer::text(Status::OK, own.config.as_str()),
+            (_, own) => {
+                let paths = PATHS[usize::from(own.is_none())];
+                Answer::text(Status::NOT_FOUND, format!("there is {paths}\n"))
             }
-            "/config" => Answer::text(Status::OK, self.config.as_str()),
-            _ => Answer::text(Status::NOT_FOUND, format!("there is {PATHS}\n")),
         }
     }
+}
 
+impl OwnServer {
     /// Lists the workers that are there or should be, with their slots; the first has the
     /// heartbeat.
     fn workers(&self) -> Vec<(usize, Vec<SlotView<'static>>)> {
@@ -445,6 +475,13 @@ impl About {
         openmetrics(&mut body, form, &scrape);
         Answer { status: Status::OK, content_type: form.content_type(), body }
     }
+}
+
+/// The time between two readings that a query names; `None` if it names none that is possible.
+fn interval(query: &str) -> Option<Duration> {
+    let Some(named) = query.strip_prefix("interval_ms=") else { return Some(INTERVAL) };
+    let ms = named.parse().ok().filter(|ms| INTERVAL_MS.contains(ms))?;
+    Some(Duration::from_millis(ms))
 }
 
 /// True if there is a worker, or should be: it has not retired.

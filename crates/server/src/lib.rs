@@ -42,6 +42,7 @@ mod tls;
 pub mod top;
 mod waits;
 
+pub use admin::show_page;
 use architectures::UnknownArchitecture;
 use certificates::{Encrypted, Untimely};
 use config::{

@@ -9,7 +9,7 @@ mod succeed;
 mod tests;
 mod view;
 
-use crate::heartbeat::answers;
+use crate::{Failure, heartbeat::answers};
 pub(crate) use find::FindError;
 use find::attach;
 use memory::Memory;
@@ -19,6 +19,7 @@ use regatta_sys::{
     terminal::{self, INTERRUPT, Keys},
 };
 use std::{
+    cell::RefCell,
     collections::BTreeSet,
     io::{self, IsTerminal, Write},
     mem,
@@ -69,17 +70,46 @@ pub fn run(options: &TopOptions) -> u8 {
     run_to(options, live, &mut stdout.lock(), &mut io::stderr().lock())
 }
 
-/// A first reading of a server, for the document of `regatta top --json`.
+/// Server whose counters are read for the document of `regatta top --json`.
+pub(crate) struct Reader {
+    server: RefCell<Server>,
+    /// Whether a later generation is looked for.
+    follows: bool,
+}
+
+impl Reader {
+    /// Reads the server of this process and of its counters.
+    pub(crate) const fn own(arena: ArenaView<'static>, server_pid: u32) -> Self {
+        Self { server: RefCell::new(Server::new(arena, server_pid)), follows: false }
+    }
+
+    /// Reads another server, the one with this process or the only one, and the generations after
+    /// it.
+    pub(crate) fn other(pid: Option<u32>) -> Result<Self, Failure> {
+        let server = attach(pid).map_err(FindError::failure)?;
+        Ok(Self { server: RefCell::new(server), follows: true })
+    }
+
+    /// Process of the server's master.
+    pub(crate) fn pid(&self) -> u32 {
+        self.server.borrow().pid
+    }
+
+    /// Takes a first reading.
+    pub(crate) fn read(&self) -> Reading {
+        let mut server = self.server.borrow_mut();
+        if self.follows {
+            server.follow();
+        }
+        let sample = server.sample();
+        Reading(Server::new(server.arena, server.pid), sample)
+    }
+}
+
+/// A first reading of a server.
 pub(crate) struct Reading(Server, Sample);
 
 impl Reading {
-    /// Reads the server that has these counters.
-    pub(crate) fn new(arena: ArenaView<'static>, server_pid: u32) -> Self {
-        let server = Server::new(arena, server_pid);
-        let sample = server.sample();
-        Self(server, sample)
-    }
-
     /// The document, without rates.
     pub(crate) fn document(&self) -> String {
         json::document(&self.1, None)

@@ -276,3 +276,42 @@ pub(crate) fn top_of_a_pipeline() {
         assert_eq!(rows.count(), 1, "{name}: {page}");
     }
 }
+
+/// `top --web` serves a page with the numbers of `top`, and ends with the server.
+pub(crate) fn top_on_a_page() {
+    use crate::harness::{program, wait_for};
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::process::Stdio;
+    let mut server = start(Variant::find("sped_epoll"));
+    server.connect().repeat(3, "/small.txt");
+    read(&server, "replies", 3);
+    let pid = server.pid().to_string();
+    let mut command = std::process::Command::new(program());
+    command.args(["top", "--web", "--pid", &pid]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut page = command.spawn().expect("the program starts");
+    let mut said = BufReader::new(page.stdout.take().expect("piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("text");
+    let address = line.split("http://").nth(1).and_then(|rest| rest.trim().strip_suffix('/'));
+    let address = address.unwrap_or_else(|| panic!("no address: {line}"));
+    let get = |path: &str| {
+        let mut client = TcpStream::connect(address).expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+        client.write_all(request.as_bytes()).expect("it reads");
+        let mut text = String::new();
+        client.read_to_string(&mut text).expect("it answers");
+        text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).expect("a head")
+    };
+    assert!(get("/").contains("fetch(\"status?interval_ms="));
+    let status: Value = serde_json::from_str(&get("/status?interval_ms=100")).expect("JSON");
+    assert_eq!(counter(&status, "replies"), 3);
+    server.end(Signal::TERM);
+    let ended = wait_for(&mut page, PATIENCE);
+    if ended.is_none() {
+        page.kill().expect("our child");
+    }
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("text");
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}: {rest}");
+    assert!(rest.ends_with(&format!("server {pid} has ended\n")), "{rest}");
+}

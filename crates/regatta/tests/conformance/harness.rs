@@ -131,7 +131,7 @@ pub(crate) fn collect(mut from: impl Read + Send + 'static) -> Receiver<String> 
     text
 }
 
-fn wait_for(child: &mut Child, at_most: Duration) -> Option<ExitStatus> {
+pub(crate) fn wait_for(child: &mut Child, at_most: Duration) -> Option<ExitStatus> {
     let mut status = None;
     eventually(at_most, || {
         status = child.try_wait().expect("our child");

@@ -511,7 +511,7 @@ const TESTS: Tests = cases! {
         files_of_a_directory_and_variables
         a_good_configuration_passes every_error_at_once syntax_errors_have_a_position
         findings_on_certificates_have_positions a_server_of_https_alone_says_where_it_listens;
-    counters: top_of_another_process top_of_a_pipeline;
+    counters: top_of_another_process top_of_a_pipeline top_on_a_page;
     equality: every_variant_answers_the_same every_variant_counts_the_same;
     hosts: a_fault_below_one_root_is_its_hosts_alone a_lookup_that_hangs_holds_up_no_other_root
         check_and_explain_know_hosts;

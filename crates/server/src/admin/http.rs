@@ -9,6 +9,15 @@ use regatta_http::{
 };
 use regatta_sys::clock;
 
+/// Media type of a page.
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Rights of a page: its own style and script, and requests to this server.
+const POLICY: &[u8] =
+    b"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                        connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+                        frame-ancestors 'none'";
+
 /// The longest head, bytes.
 const HEAD_BYTES_MAX: usize = 4 << 10;
 
@@ -39,6 +48,11 @@ impl Answer {
     /// A text for people.
     pub(super) fn text(status: Status, body: impl Into<String>) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", body: body.into() }
+    }
+
+    /// A page for people.
+    pub(super) fn html(body: &str) -> Self {
+        Self { status: Status::OK, content_type: HTML, body: body.to_owned() }
     }
 
     /// A document for programs.
@@ -87,12 +101,16 @@ pub(super) fn refuse(fault: HeadFault) -> Vec<u8> {
 
 /// Encodes an answer.
 pub(super) fn encode(answer: &Answer, with_body: bool) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256 + answer.body.len());
+    let mut out = Vec::with_capacity(512 + answer.body.len());
     write_status_line(&mut out, answer.status);
     write_date_field(&mut out, "Date", i64::try_from(clock::now().unix).unwrap_or(0));
     write_field(&mut out, "Content-Type", answer.content_type.as_bytes());
     write_decimal_field(&mut out, "Content-Length", answer.body.len() as u64);
     write_field(&mut out, "Cache-Control", b"no-store");
+    write_field(&mut out, "X-Content-Type-Options", b"nosniff");
+    if answer.content_type == HTML {
+        write_field(&mut out, "Content-Security-Policy", POLICY);
+    }
     if answer.status == Status::METHOD_NOT_ALLOWED {
         write_field(&mut out, "Allow", b"GET, HEAD");
     }

@@ -9,20 +9,26 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+const CONFIG: &str = "[server]\nroot = \"/srv\"\n";
+
 /// A server that has not started its three workers, the second with two slots.
 fn server() -> (Arena<'static>, About) {
     let arena = arena(4);
     arena.set_server(4_193_999, 1_700_000_000_000, "sped");
     arena.set_generation(1);
-    let about = About {
+    let own = OwnServer {
         arena: arena.view(),
-        server_pid: 4_193_999,
         slots: vec![0..1, 1..3, 3..4],
-        config: "[server]\nroot = \"/srv\"\n".to_owned(),
-        hosts: Hosts::All,
+        config: CONFIG.to_owned(),
         next_expiry: None,
     };
+    let reader = top::Reader::own(arena.view(), 4_193_999);
+    let about = About { reader, hosts: Hosts::All, own: Some(own) };
     (arena, about)
+}
+
+fn health(about: &About, now_ms: u64) -> Health {
+    about.own.as_ref().unwrap().health(Tick(now_ms))
 }
 
 fn enter(slot: Slot<'_>, pid: u32, heartbeat_ms: u64) {
@@ -68,33 +74,33 @@ fn status_line(about: &About, request: &[u8]) -> String {
 #[test]
 fn a_server_is_ready_while_a_worker_answers_and_it_does_not_drain() {
     let (arena, about) = server();
-    let health = |now_ms| about.health(Tick(now_ms));
-    assert_eq!(health(0), Health { drains: false, workers: 0, answering: 0 });
-    assert!(!health(0).is_ready());
+    let at = |now_ms| health(&about, now_ms);
+    assert_eq!(at(0), Health { drains: false, workers: 0, answering: 0 });
+    assert!(!at(0).is_ready());
 
     enter(arena.slot(0), 10, 1_000);
     // Among several units of a process, the first has the heartbeat of all.
     enter(arena.slot(1), 11, 3_000);
     enter(arena.slot(2), 11, 0);
-    assert_eq!(health(3_999), Health { drains: false, workers: 2, answering: 2 });
-    assert_eq!(health(4_000), Health { drains: false, workers: 2, answering: 1 });
-    assert!(health(4_000).is_ready());
-    assert!(!health(6_000).is_ready(), "nobody has answered for three seconds");
+    assert_eq!(at(3_999), Health { drains: false, workers: 2, answering: 2 });
+    assert_eq!(at(4_000), Health { drains: false, workers: 2, answering: 1 });
+    assert!(at(4_000).is_ready());
+    assert!(!at(6_000).is_ready(), "nobody has answered for three seconds");
 
     // One has crashed and is to be replaced; another has retired.
     Slot::settle(&[arena.slot(0)], Counter::ClosedWorkerDied, false);
     enter(arena.slot(3), 12, 3_000);
     arena.slot(3).retire();
     Slot::settle(&[arena.slot(3)], Counter::ClosedDrained, false);
-    assert_eq!(health(4_000), Health { drains: false, workers: 2, answering: 1 });
+    assert_eq!(at(4_000), Health { drains: false, workers: 2, answering: 1 });
 
     arena.control().leave(9_000);
-    assert!(health(4_000).is_ready(), "others take over");
+    assert!(at(4_000).is_ready(), "others take over");
     let (arena, about) = server();
     enter(arena.slot(0), 10, 3_000);
     arena.control().drain(9_000);
-    assert!(!about.health(Tick(4_000)).is_ready());
-    assert_eq!(about.health(Tick(4_000)).answering, 1);
+    assert!(!health(&about, 4_000).is_ready());
+    assert_eq!(health(&about, 4_000).answering, 1);
 }
 
 #[test]
@@ -159,7 +165,82 @@ fn status_is_the_document_of_top() {
         assert_eq!(document["total"]["counters"]["replies"], 3);
         assert_eq!(document["total"].get("interval").is_some(), rates, "{target}");
     }
-    assert_eq!(get(&about, "/config").1, about.config);
+    assert_eq!(get(&about, "/config").1, CONFIG);
+}
+
+/// Rates are of the time that is asked for, which the client has in addition to its own.
+#[test]
+fn a_reading_takes_as_long_as_it_is_told() {
+    let (arena, about) = server();
+    enter(arena.slot(0), 10, 0);
+    let (_, body) = get(&about, "/status?interval_ms=300");
+    let document: Value = serde_json::from_str(&body).unwrap();
+    assert!(document["total"]["interval"]["seconds"].as_f64().unwrap() >= 0.3, "{body}");
+    for impossible in ["99", "5001", "", "-1", "1e3"] {
+        let (head, body) = get(&about, &format!("/status?interval_ms={impossible}"));
+        assert_eq!(head[0], "HTTP/1.1 400 Bad Request", "{impossible}");
+        assert!(body.contains("100 to 5000"), "{body}");
+    }
+    let (mut client, server) = UnixStream::pair().unwrap();
+    client.write_all(b"GET /status?interval_ms=400 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    exchange(&about, server, Duration::from_millis(200));
+    let mut text = String::new();
+    client.read_to_string(&mut text).unwrap();
+    assert!(text.ends_with("}\n"), "{text}");
+}
+
+/// The page is whole in itself, and its policy forbids the rest.
+#[test]
+fn the_page_asks_nobody_else() {
+    let (_, mut about) = server();
+    let (head, body) = get(&about, "/");
+    assert_eq!(head[0], "HTTP/1.1 200 OK");
+    let policy = head.iter().find(|line| line.starts_with("Content-Security-Policy:")).unwrap();
+    assert!(policy.contains("default-src 'none'") && policy.contains("connect-src 'self'"));
+    assert!(body.starts_with("<!doctype html>") && body.ends_with("</html>\n"));
+    assert!(!body.contains("http://") && !body.contains("https://"), "it names another place");
+    // Without the sources of an admin process there are the page and its numbers.
+    about.own = None;
+    assert_eq!(get(&about, "/").1, body);
+    let (_, status) = get(&about, "/status?rates=0");
+    assert!(status.contains("\"architecture\":\"sped\""), "{status}");
+    for path in ["/config", "/metrics", "/ready", "/live"] {
+        let (head, body) = get(&about, path);
+        assert_eq!(head[0], "HTTP/1.1 404 Not Found", "{path}");
+        assert_eq!(body, "there is /, /status\n");
+    }
+}
+
+/// The page names counters, gauges and histograms that there are.
+#[test]
+fn the_page_shows_numbers_that_exist() {
+    let (arena, about) = server();
+    enter(arena.slot(0), 10, 0);
+    let (_, body) = get(&about, "/status");
+    let document: Value = serde_json::from_str(&body).unwrap();
+    let total = &document["total"];
+    let groups = [
+        ("rates.", &total["interval"]["rates"]),
+        ("gauges.", &total["gauges"]),
+        ("counters.", &total["counters"]),
+        ("histograms.", &total["interval"]["histograms"]),
+        ("times.", &total["interval"]["histograms"]),
+        ("total.memory.", &total["memory"]),
+        ("server.", &document["server"]),
+    ];
+    for (group, values) in groups {
+        let named: Vec<&str> = PAGE.split(group).skip(1).collect();
+        assert!(!named.is_empty(), "{group}");
+        for rest in named {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let name = &rest[..end.unwrap_or(rest.len())];
+            // The end of a sentence.
+            if name.is_empty() {
+                continue;
+            }
+            assert!(values.get(name).is_some(), "{group}{name}");
+        }
+    }
 }
 
 #[test]
@@ -167,7 +248,7 @@ fn only_reading_is_answered() {
     let (_, about) = server();
     let (head, body) = ask(&about, b"HEAD /config HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!((head[0].as_str(), body.as_str()), ("HTTP/1.1 200 OK", ""));
-    let length = format!("Content-Length: {}", about.config.len());
+    let length = format!("Content-Length: {}", CONFIG.len());
     assert!(head.contains(&length) && head.contains(&"Connection: close".to_owned()), "{head:?}");
     let post = b"POST /live HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nagain";
     let (head, _) = ask(&about, post);
@@ -237,10 +318,10 @@ fn slow_clients_hold_up_no_other_until_listening_ends() {
     // Far longer than the others' wait.
     let (time_max, patience) = (Duration::from_secs(600), Duration::from_secs(60));
     let beats = AtomicU64::new(0);
+    let beat = |_: Tick| _ = beats.fetch_add(1, Relaxed);
     thread::scope(|scope| {
-        let beat = |_: Tick| _ = beats.fetch_add(1, Relaxed);
-        let (listening, about) = (listener.as_fd(), &about);
-        let serving = scope.spawn(move || serve(listening, about, time_max, &beat));
+        let listening = listener.as_fd();
+        let serving = scope.spawn(move || serve(listening, &about, time_max, &beat));
         let stuck: Vec<TcpStream> = (0..200)
             .map(|number| {
                 let mut client = TcpStream::connect(address).unwrap();

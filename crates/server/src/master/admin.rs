@@ -5,12 +5,13 @@ use super::{
 };
 use crate::{
     SocketFault, WorkFault,
-    admin::{About, EXCHANGE_MAX, Hosts, listen, serve, try_listening},
+    admin::{About, EXCHANGE_MAX, Hosts, OwnServer, listen, serve, try_listening},
     config::{check::Config, options},
     expiry::{ExpiryWatch, next_expiry, next_soon},
     heartbeat::answers,
     notify::{self, Message, Watchdog},
     supervise::{Gone, MasterAction, Staff},
+    top::Reader,
 };
 use regatta_metrics::Attendant;
 use regatta_op::Tick;
@@ -115,13 +116,16 @@ impl Prepared {
         let Self { env, errors, admin: Some(admin), .. } = &*self else {
             return Err(io::ErrorKind::NotFound.into());
         };
+        let server_pid = process::id();
         let about = About {
-            arena: env.arena.view(),
-            server_pid: process::id(),
-            slots: env.shares.iter().map(|share| share.slots.clone()).collect(),
-            config: admin.config.clone(),
+            reader: Reader::own(env.arena.view(), server_pid),
             hosts: admin.hosts.clone(),
-            next_expiry: next_expiry(self.front.certificates()),
+            own: Some(OwnServer {
+                arena: env.arena.view(),
+                slots: env.shares.iter().map(|share| share.slots.clone()).collect(),
+                config: admin.config.clone(),
+                next_expiry: next_expiry(self.front.certificates()),
+            }),
         };
         let log = errors.inherited();
         let keep = log.iter().map(AsFd::as_fd).chain([admin.listener.as_fd()]);
@@ -130,15 +134,15 @@ impl Prepared {
             self.env.links = Box::new(ClearHttp1);
             self.front.forget_keys();
             shm::forget_protected();
-            self.answer_monitors(&about).unwrap_or_else(|code| code)
+            self.answer_monitors(&about, server_pid).unwrap_or_else(|code| code)
         })
     }
 
     /// Runs the admin process; the code to exit with.
-    fn answer_monitors(&self, about: &About) -> Result<i32, i32> {
+    fn answer_monitors(&self, about: &About, server_pid: u32) -> Result<i32, i32> {
         self.confine_admin()?;
         hook::inject_as_told();
-        hook::probe(about.server_pid);
+        hook::probe(server_pid);
         let control = self.env.arena.control();
         let beat = |now: Tick| control.set_heartbeat_ms(Attendant::Admin, now.0);
         let Some(admin) = &self.admin else { return Err(EXIT_CANNOT_WORK) };

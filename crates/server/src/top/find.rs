@@ -2,7 +2,7 @@
 //!
 //! Counters are in memory that every process of a server has open, so they are found below `/proc`.
 use super::{FAILED, Server, USAGE, processes};
-use crate::handover::INHERIT;
+use crate::{Failure, UsageFault, WorkFault, handover::INHERIT};
 use regatta_metrics::{self as metrics, Arena, ArenaView, ControlView, Phase};
 use regatta_sys::{
     process,
@@ -53,6 +53,14 @@ impl FindError {
         match self {
             Self::Several(_) => USAGE,
             _ => FAILED,
+        }
+    }
+
+    /// Failure of a command that needs a server.
+    pub(super) const fn failure(self) -> Failure {
+        match self.code() {
+            USAGE => Failure::Usage(UsageFault::Server(self)),
+            _ => Failure::Work(WorkFault::Server(self)),
         }
     }
 }

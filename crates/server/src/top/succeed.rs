@@ -1,10 +1,7 @@
 //! `regatta reload` and `regatta upgrade`: asks a server for another generation, and waits for it.
-use super::{
-    USAGE,
-    find::{self, Running},
-};
+use super::find::{self, FindError, Running};
 use crate::{
-    Failure, UsageFault, WorkFault,
+    Failure, WorkFault,
     refusals::RefusedReload,
     succession::{Kind, START_MS_MAX, TRIAL_MS_MAX},
 };
@@ -35,10 +32,7 @@ pub fn refused_json(refused: &RefusedReload) -> String {
 ///
 /// No such server; or nothing has changed, because of a fault.
 pub fn succeed(pid: Option<u32>, kind: Kind) -> Result<u32, Failure> {
-    let server = find::find(pid).map_err(|error| match error.code() {
-        USAGE => Failure::Usage(UsageFault::Server(error)),
-        _ => Failure::Work(WorkFault::Server(error)),
-    })?;
+    let server = find::find(pid).map_err(FindError::failure)?;
     let Running { pid, mut control, .. } = server;
     let until = clock::now().tick.after(WAIT_MS_MAX);
     // A request in progress has read another configuration, and its end would be no answer.
