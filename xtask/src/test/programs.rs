@@ -1,5 +1,5 @@
 //! Programs of tests, which cargo builds and we run: several at once, and none is built twice.
-use crate::command::cargo;
+use crate::command::{cargo, linted};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -45,21 +45,51 @@ impl Program {
     }
 }
 
-/// Builds all programs and their tests; `None` if that fails, with the faults on the screen.
-pub(super) fn build() -> Option<Vec<Program>> {
+/// Everything that the tests need.
+#[derive(Debug, Default)]
+pub(super) struct Built {
+    pub(super) programs: Vec<Program>,
+    /// Warnings of the compiler and of clippy.
+    pub(super) warnings: usize,
+}
+
+/// Builds and lints all programs, their tests, and examples; `None` if that fails. Warnings and
+/// faults are on the screen.
+pub(super) fn build() -> Option<Built> {
     let mut build = cargo();
-    build.args(["test", "--workspace", "--tests", "--no-run"]);
-    build.arg("--message-format=json-render-diagnostics").stdin(Stdio::null());
-    let mut child = build.stdout(Stdio::piped()).spawn().ok()?;
+    build.args(["test", "--workspace", "--tests", "--examples", "--no-run"]);
+    build.arg("--message-format=json").stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = match linted(&mut build).map(Command::spawn) {
+        Ok(child) => child.ok()?,
+        Err(error) => {
+            println!("{error}");
+            return None;
+        }
+    };
     let lines = BufReader::new(child.stdout.take()?).lines().map_while(Result::ok);
-    let programs: Vec<Program> = lines.filter_map(|line| Program::parse(&line)).collect();
-    let built = child.wait().is_ok_and(|status| status.success());
-    (built && !programs.is_empty()).then_some(programs)
+    let mut built = Built::default();
+    for line in lines {
+        built.programs.extend(Program::parse(&line));
+        if let Some(said) = diagnostic(&line) {
+            print!("{said}");
+            built.warnings += 1;
+        }
+    }
+    let succeeded = child.wait().is_ok_and(|status| status.success());
+    (succeeded && !built.programs.is_empty()).then_some(built)
+}
+
+/// Text of a warning or fault that a line of cargo reports.
+fn diagnostic(line: &str) -> Option<String> {
+    let said: Value = serde_json::from_str(line).ok()?;
+    let said = (said["reason"] == "compiler-message").then_some(&said["message"])?;
+    let is_meant = said["level"] == "warning" || said["level"] == "error";
+    Some(said["rendered"].as_str().filter(|_| is_meant)?.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Program;
+    use super::{Program, diagnostic};
 
     #[test]
     fn programs_are_those_with_tests() {
@@ -86,5 +116,17 @@ mod tests {
         let program = Program::parse(&line(id, artifact, true, r#""/t/ops-1""#)).unwrap();
         assert_eq!((&*program.name, &program.root), ("ops", &"/r/op".into()));
         assert_eq!(program.path, std::path::Path::new("/t/ops-1"));
+    }
+
+    #[test]
+    fn warnings_are_counted() {
+        let line = |level: &str| {
+            let message = format!(r#"{{"level":"{level}","rendered":"x\n"}}"#);
+            format!(r#"{{"reason":"compiler-message","message":{message}}}"#)
+        };
+        assert_eq!(diagnostic(&line("warning")).as_deref(), Some("x\n"));
+        assert_eq!(diagnostic(&line("error")).as_deref(), Some("x\n"));
+        assert_eq!(diagnostic(&line("failure-note")), None);
+        assert_eq!(diagnostic(r#"{"reason":"build-finished","success":true}"#), None);
     }
 }

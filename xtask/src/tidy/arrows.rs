@@ -5,7 +5,7 @@ use crate::command::{cargo, output_of};
 use std::{collections::BTreeSet, path::Path};
 
 /// Each crate of ours, and those of ours that it may depend on (tests may use more).
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("op", &[]),
     ("http", &[]),
     ("metrics", &[]),
@@ -21,7 +21,8 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("regatta", &["server", "arch", "sys"]),
     ("regatta-lab", &["lab", "load", "server", "sys"]),
     ("testkit", &["metrics"]),
-    ("xtask", &["arch", "lab", "metrics", "origin", "server", "sys", "testkit"]),
+    ("xtask", &[]),
+    ("tools", &["arch", "lab", "metrics", "origin", "server", "sys", "testkit", "xtask"]),
     ("fuzz", &["http", "lab", "load", "origin", "server", "sim", "sys", "testkit", "tls"]),
 ];
 /// Feature with which tests replace the machine (`crates/sys/src/hook.rs`).
@@ -85,7 +86,7 @@ pub(crate) fn manifests(root: &Path) -> Vec<std::path::PathBuf> {
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()))
         .collect();
-    folders.extend([root.join("xtask"), root.join("fuzz")]);
+    folders.extend(["fuzz", "tools", "xtask"].map(|folder| root.join(folder)));
     folders.sort();
     folders.into_iter().map(|f| f.join("Cargo.toml")).filter(|m| m.is_file()).collect()
 }
@@ -105,15 +106,15 @@ fn check_manifest(path: &str, text: &str, page: &str) -> Vec<Violation> {
     let dependencies = dependencies(&manifest);
     let asks = dependencies.iter().any(|(kind, name)| asks_for_hooks(&manifest, kind, name))
         || text.contains(&format!("/{HOOKS}"));
-    // xtask is not installed; its features are those of the tests (xtask/Cargo.toml).
-    if asks && folder != "xtask" {
+    // The tools are not installed; their features are those of the tests (tools/Cargo.toml).
+    if asks && folder != "tools" {
         let message = format!("`{folder}` may have `{HOOKS}` for its tests only");
         found.push(Violation::new(path, 0, message));
     }
     for (kind, name) in dependencies {
         let line = text.lines().position(|l| l.starts_with(&name)).map_or(0, |at| at + 1);
         let ours = match name.as_str() {
-            "regatta" | "regatta-lab" => Some(&*name),
+            "regatta" | "regatta-lab" | "xtask" => Some(&*name),
             "regatta-lab-core" => Some("lab"),
             _ => name.strip_prefix("regatta-"),
         };
@@ -147,7 +148,8 @@ fn users_of(path: &str, text: &str) -> Vec<User> {
     let Ok(manifest) = text.parse::<toml::Table>() else { return Vec::new() };
     let folder = path.trim_end_matches("/Cargo.toml").rsplit('/').next().unwrap_or_default();
     let found = dependencies(&manifest).into_iter();
-    let found = found.filter(|(_, name)| name != "regatta" && !name.starts_with("regatta-"));
+    let is_ours = |name: &str| matches!(name, "regatta" | "xtask") || name.starts_with("regatta-");
+    let found = found.filter(|(_, name)| !is_ours(name));
     let user = |(kind, name): (&str, String)| User {
         name,
         folder: folder.to_owned(),

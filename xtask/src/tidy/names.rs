@@ -8,7 +8,7 @@ use syn::visit::Visit;
 const COMMON: [&str; 5] = ["Builder", "Error", "Iter", "Kind", "Options"];
 
 /// Sources that follow these rules. The lab and the load generator do not yet.
-const SCOPE: [&str; 10] = [
+const SCOPE: [&str; 11] = [
     "crates/op/src/",
     "crates/http/src/",
     "crates/metrics/src/",
@@ -18,6 +18,7 @@ const SCOPE: [&str; 10] = [
     "crates/server/src/",
     "crates/sim/src/",
     "crates/regatta/src/",
+    "tools/src/",
     "xtask/src/",
 ];
 

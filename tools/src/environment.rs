@@ -1,6 +1,6 @@
 //! `cargo xtask env`: a command in a separate environment, and leftovers of earlier ones.
 
-use crate::command::interrupt;
+use crate::interrupt;
 use crate::task_error::TaskError;
 use clap::{Args, Subcommand};
 use regatta_lab_core::env::{Environment, Fault, Place, Record, Spec, clean, ledgers, list};

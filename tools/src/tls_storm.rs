@@ -4,7 +4,8 @@
 
 mod client;
 
-use crate::command::{build_release, interrupt};
+use crate::command::build_release;
+use crate::interrupt;
 use crate::served::{PATIENCE, TaskServer, children, open_files, pss};
 use crate::task_error::TaskError;
 use clap::{Args, builder::PossibleValuesParser};

@@ -1,7 +1,8 @@
 //! `cargo xtask memory`: memory of a connection, a process and a cache entry in each architecture,
 //! by regression, compared with the formulas of [S] §8 (systems.md §2.4, S-12). See docs/memory.md.
 
-use crate::command::{build_release, interrupt};
+use crate::command::build_release;
+use crate::interrupt;
 use crate::served::{PATIENCE, TaskServer, open_files, pss};
 use crate::task_error::TaskError;
 use clap::Args;

@@ -1,10 +1,10 @@
 //! `cargo xtask gen`: files that are made from other files.
 
-use crate::command::{cargo, files_below, project_root, succeeds};
+use crate::command::{cargo, project_root, succeeds};
 use crate::task_error::TaskError;
 use clap::ValueEnum;
 use regatta_server::messages::{LOG, MessageGroup, PROBLEMS};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Files to make on request.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -51,7 +51,7 @@ fn table_begin(group: &MessageGroup) -> String {
 }
 
 /// The documents made from tables: path below the root, and text.
-pub(crate) fn documents() -> Vec<(&'static str, String)> {
+fn documents() -> Vec<(&'static str, String)> {
     let page = |path| std::fs::read_to_string(project_root().join(path)).unwrap_or_default();
     vec![
         (TREE_PAGE, with_tree(&page(TREE_PAGE), &regatta_server::architectures::tree())),
@@ -84,33 +84,11 @@ fn compress_site(site: &Path) -> Result<bool, TaskError> {
     succeeds(program.arg(site))
 }
 
-/// Each text of a site that has siblings, and its `.gz`, which represents all three.
-pub(crate) fn siblings(site: &Path) -> Vec<(PathBuf, PathBuf)> {
-    let with_gz = |text: PathBuf| {
-        let mut packed = text.clone().into_os_string();
-        packed.push(".gz");
-        (text, PathBuf::from(packed))
-    };
-    texts_below(site).into_iter().map(with_gz).collect()
-}
-
-/// Text files worth a sibling: below half a kilobyte the fields outweigh the savings.
-fn texts_below(folder: &Path) -> Vec<PathBuf> {
-    const BYTES_MIN: u64 = 512;
-    let mut files = files_below(folder);
-    files.retain(|path| {
-        let is_text = path
-            .extension()
-            .is_some_and(|suffix| ["html", "css", "js", "svg"].iter().any(|text| suffix == *text));
-        is_text && path.metadata().is_ok_and(|facts| facts.len() >= BYTES_MIN)
-    });
-    files
-}
-
 #[cfg(test)]
 mod tests {
     use super::{
-        MESSAGES_PAGE, TABLE_END, TREE_BEGIN, TREE_END, table_begin, with_tables, with_tree,
+        MESSAGES_PAGE, TABLE_END, TREE_BEGIN, TREE_END, documents, table_begin, with_tables,
+        with_tree,
     };
     use crate::command::project_root;
     use regatta_server::messages::{LOG, MessageGroup, PROBLEMS, WORKER_BACK};
@@ -132,6 +110,14 @@ mod tests {
         let row = format!("| `worker-back` | {} |", WORKER_BACK.meaning);
         let table = format!("| id | meaning and what to do |\n|---|---|\n{row}");
         assert_eq!(page, format!("{begin}\n\n{table}\n\n{TABLE_END}\nb\n"));
+    }
+
+    #[test]
+    fn documents_equal_their_sources() {
+        for (path, text) in documents() {
+            let there = std::fs::read_to_string(project_root().join(path)).unwrap_or_default();
+            assert!(there == text, "{path} differs from its table: run `cargo xtask gen`");
+        }
     }
 
     #[test]

@@ -1,0 +1,5 @@
+//! Parts that `xtask` and the tools of `regatta-tools` have in common.
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod task_error;
