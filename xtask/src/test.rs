@@ -18,8 +18,9 @@ const HOOKED: &str = "regatta-sys";
 /// Suite that mostly waits. It runs while all other tests do, which mostly compute.
 const SUITE: &str = "conformance";
 /// Tests of the suite that run at once, per processor: most wait for a server, which waits for a
-/// deadline. With six tests a processor is idle for half of the suite.
-const SUITE_PER_PROCESSOR: usize = 10;
+/// deadline. With one test a processor is idle for nine tenths of the suite. With ten, other tests
+/// wait for a processor for seconds, and their deadlines pass.
+const SUITE_PER_PROCESSOR: usize = 6;
 /// The same of other programs of tests.
 const OTHERS_PER_PROCESSOR: usize = 1;
 /// Other programs of tests that run at once.
