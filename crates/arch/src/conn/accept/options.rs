@@ -102,11 +102,9 @@ options! {
     receive_buffer_bytes: u32 = OptionSpec {
         key: "accept.receive_buffer_bytes",
         kind: Kind::Bytes { min: 0, max: GIB },
-        default: "32 KiB",
+        default: "0",
         doc: "The receive buffer of each TCP connection.",
-        long: "SO_RCVBUF. The kernel doubles it, for its own structures. Requests are small, and \
-               a client that floods a server fills this buffer. 0 leaves the size to the kernel, \
-               which lets it grow to megabytes.",
+        long: "SO_RCVBUF. 0 leaves the size to the kernel, which lets it grow as needed.",
     },
     pacing_rate: u64 = OptionSpec {
         key: "accept.pacing_rate",
