@@ -181,6 +181,8 @@ fn markdown_and_json_say_the_same() {
         let (id, words) = (one["id"].as_str().unwrap(), one["verdict_words"].as_str().unwrap());
         assert!(text.contains(&format!("**{id}: {words}**")), "{id}");
     }
+    let items = ["1. ", "* not read: y: broken"];
+    assert!(items.iter().all(|item| text.lines().any(|line| line.starts_with(item))), "{text}");
     for part in [
         "2 holds",
         "Of 1 measured verdicts at 95 %, 0.1 are expected to be wrong",
