@@ -29,6 +29,8 @@ const OTHERS_AT_ONCE: usize = 3;
 const TIMED: [&str; 1] = ["engine"];
 /// Programs of tests that take minutes. They begin first.
 const LONG: [&str; 4] = ["regatta_arch", "lab", "regatta_lab_core", "arch"];
+/// Programs of tests that only compute. They leave processors to the suite, which has deadlines.
+const COMPUTING: [&str; 5] = ["regatta_arch", "regatta_lab_core", "xtask", "sim", "smoke"];
 /// The harness's variable for the number of tests at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 /// Variable with the file in which tests report omissions (`regatta_testkit::skips`).
@@ -216,7 +218,8 @@ fn run_tests(programs: Vec<Program>, meanwhile: impl FnOnce() + Send) -> Outcome
         let start = Instant::now();
         let mut said = vec![format!("\n--- {}: {} ---", program.package, program.name)];
         let mut keep = |line: &str| said.push(line.to_owned());
-        let (count, left_out) = gather(&mut program.command(), per_processor, &mut keep);
+        let mut command = program.command(COMPUTING.contains(&&*program.name));
+        let (count, left_out) = gather(&mut command, per_processor, &mut keep);
         said.push(format!("{:.0} s", start.elapsed().as_secs_f64()));
         let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
         println!("{}", said.join("\n"));
@@ -405,6 +408,7 @@ mod tests {
         let targets = packages.flat_map(|package| package["targets"].as_array().expect("a list"));
         let names: Vec<&str> = targets.filter_map(|target| target["name"].as_str()).collect();
         let lanes = super::LONG.into_iter().chain(super::TIMED).chain([super::SUITE]);
+        let lanes = lanes.chain(super::COMPUTING);
         let unknown: Vec<&str> = lanes.filter(|name| !names.contains(name)).collect();
         assert_eq!(unknown, [""; 0]);
     }

@@ -17,9 +17,12 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Command that runs all tests of the program, as cargo would.
-    pub(super) fn command(&self) -> Command {
-        let mut command = Command::new(&self.path);
+    /// Command that runs all tests of the program, as cargo would, or behind all others.
+    pub(super) fn command(&self, is_nice: bool) -> Command {
+        let mut command = Command::new(if is_nice { Path::new("nice") } else { &self.path });
+        if is_nice {
+            command.arg(&self.path);
+        }
         command.current_dir(&self.root);
         command.env("CARGO_MANIFEST_DIR", &self.root).env("CARGO_PKG_NAME", &self.package);
         command.env("CARGO", cargo().get_program());
