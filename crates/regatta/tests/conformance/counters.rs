@@ -195,7 +195,10 @@ pub(crate) fn of_accepts(variant: &Variant) {
     expect(&top, "accept_ok=25 accept_skipped_full=0");
     let workers = top["workers"].as_array().expect("rows").iter();
     let most = workers.filter_map(|worker| worker["counters"]["connections_open_max"].as_u64());
-    assert_eq!(most.sum::<u64>(), 25, "each of its own: {top}");
+    let most: u64 = most.sum();
+    // Idle loops of coloured take connections from busy ones, which then accept others.
+    let moves = variant.architecture == "coloured";
+    assert!(most == 25 || moves && (1..25).contains(&most), "each of its own: {top}");
     drop(clients);
     // Counted at the end of a run of accepts. An eager reader's need not have ended before it
     // answered all; no connection is closed within one.
