@@ -116,9 +116,8 @@ impl Prepared {
         let Self { env, errors, admin: Some(admin), .. } = &*self else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let server_pid = process::id();
         let about = About {
-            reader: Reader::own(env.arena.view(), server_pid),
+            reader: Reader::own(env.arena.view(), process::id()),
             hosts: admin.hosts.clone(),
             own: Some(OwnServer {
                 arena: env.arena.view(),
@@ -134,15 +133,15 @@ impl Prepared {
             self.env.links = Box::new(ClearHttp1);
             self.front.forget_keys();
             shm::forget_protected();
-            self.answer_monitors(&about, server_pid).unwrap_or_else(|code| code)
+            self.answer_monitors(&about).unwrap_or_else(|code| code)
         })
     }
 
     /// Runs the admin process; the code to exit with.
-    fn answer_monitors(&self, about: &About, server_pid: u32) -> Result<i32, i32> {
+    fn answer_monitors(&self, about: &About) -> Result<i32, i32> {
         self.confine_admin()?;
         hook::inject_as_told();
-        hook::probe(server_pid);
+        hook::probe(about.reader.pid());
         let control = self.env.arena.control();
         let beat = |now: Tick| control.set_heartbeat_ms(Attendant::Admin, now.0);
         let Some(admin) = &self.admin else { return Err(EXIT_CANNOT_WORK) };
