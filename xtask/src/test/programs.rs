@@ -29,10 +29,10 @@ impl Program {
         command
     }
 
-    /// Program that a line of cargo reports as built, if it has tests.
-    fn parse(line: &str) -> Option<Self> {
-        let said: Value = serde_json::from_str(line).ok()?;
-        let has_tests = said["reason"] == "compiler-artifact" && said["profile"]["test"] == true;
+    /// Program that cargo reports as built, if it has tests. A benchmark has none.
+    fn find(said: &Value) -> Option<Self> {
+        let is_built = said["reason"] == "compiler-artifact" && said["profile"]["test"] == true;
+        let has_tests = is_built && said["target"]["kind"][0] != "bench";
         let path = said["executable"].as_str().filter(|_| has_tests)?;
         let root = Path::new(said["manifest_path"].as_str()?).parent()?;
         // `path+file:///regatta/crates/op#regatta-op@0.1.0`, or without the name if it is the
@@ -56,11 +56,11 @@ pub(super) struct Built {
     pub(super) warnings: usize,
 }
 
-/// Builds and lints all programs, their tests, and examples; `None` if that fails. Warnings and
-/// faults are on the screen.
+/// Builds and lints all programs, their tests, benchmarks and examples; `None` if that fails.
+/// Warnings and faults are on the screen.
 pub(super) fn build() -> Option<Built> {
     let mut build = cargo();
-    build.args(["test", "--workspace", "--tests", "--examples", "--no-run"]);
+    build.args(["test", "--workspace", "--all-targets", "--no-run"]);
     build.arg("--message-format=json").stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = match linted(&mut build).map(Command::spawn) {
         Ok(child) => child.ok()?,
@@ -71,10 +71,10 @@ pub(super) fn build() -> Option<Built> {
     };
     let lines = BufReader::new(child.stdout.take()?).lines().map_while(Result::ok);
     let mut built = Built::default();
-    for line in lines {
-        built.programs.extend(Program::parse(&line));
-        if let Some(said) = diagnostic(&line) {
-            print!("{said}");
+    for said in lines.filter_map(|line| message(&line)) {
+        built.programs.extend(Program::find(&said));
+        if let Some(text) = diagnostic(&said) {
+            print!("{text}");
             built.warnings += 1;
         }
     }
@@ -82,29 +82,38 @@ pub(super) fn build() -> Option<Built> {
     (succeeded && !built.programs.is_empty()).then_some(built)
 }
 
-/// Text of a warning or fault that a line of cargo reports.
-fn diagnostic(line: &str) -> Option<String> {
-    let said: Value = serde_json::from_str(line).ok()?;
+/// Message of cargo; `None` for a line that is none.
+fn message(line: &str) -> Option<Value> {
+    serde_json::from_str(line).ok()
+}
+
+/// Text of a warning or fault that cargo reports.
+fn diagnostic(said: &Value) -> Option<&str> {
     let said = (said["reason"] == "compiler-message").then_some(&said["message"])?;
     let is_meant = said["level"] == "warning" || said["level"] == "error";
-    Some(said["rendered"].as_str().filter(|_| is_meant)?.to_owned())
+    said["rendered"].as_str().filter(|_| is_meant)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Program, diagnostic};
+    use super::{Program, diagnostic, message};
+
+    fn find(line: &str) -> Option<Program> {
+        Program::find(&message(line)?)
+    }
 
     #[test]
     fn programs_are_those_with_tests() {
         let line = |id: &str, reason: &str, test: bool, executable: &str| {
             format!(
                 r#"{{"reason":"{reason}","package_id":"{id}","manifest_path":"/r/op/Cargo.toml",
-                "target":{{"name":"ops"}},"profile":{{"test":{test}}},"executable":{executable}}}"#
+                "target":{{"kind":["lib"],"name":"ops"}},"profile":{{"test":{test}}},
+                "executable":{executable}}}"#
             )
             .replace('\n', "")
         };
         let (id, place) = ("path+file:///r/op#regatta-op@0.1.0", "path+file:///r/op#0.1.0");
-        let package = |line: String| Program::parse(&line).map(|program| program.package);
+        let package = |line: String| find(&line).map(|program| program.package);
         let artifact = "compiler-artifact";
         assert_eq!(package(line(id, artifact, true, r#""/t/ops-1""#)).unwrap(), "regatta-op");
         assert_eq!(package(line(place, artifact, true, r#""/t/ops-1""#)).unwrap(), "op");
@@ -112,11 +121,12 @@ mod tests {
             line(id, artifact, false, r#""/t/ops""#),
             line(id, artifact, true, "null"),
             line(id, "build-finished", true, r#""/t/ops""#),
+            line(id, artifact, true, r#""/t/ops-1""#).replace("lib", "bench"),
             "warning: text".to_owned(),
         ] {
-            assert_eq!(Program::parse(&other), None, "{other}");
+            assert_eq!(find(&other), None, "{other}");
         }
-        let program = Program::parse(&line(id, artifact, true, r#""/t/ops-1""#)).unwrap();
+        let program = find(&line(id, artifact, true, r#""/t/ops-1""#)).unwrap();
         assert_eq!((&*program.name, &program.root), ("ops", &"/r/op".into()));
         assert_eq!(program.path, std::path::Path::new("/t/ops-1"));
     }
@@ -127,9 +137,10 @@ mod tests {
             let message = format!(r#"{{"level":"{level}","rendered":"x\n"}}"#);
             format!(r#"{{"reason":"compiler-message","message":{message}}}"#)
         };
-        assert_eq!(diagnostic(&line("warning")).as_deref(), Some("x\n"));
-        assert_eq!(diagnostic(&line("error")).as_deref(), Some("x\n"));
-        assert_eq!(diagnostic(&line("failure-note")), None);
-        assert_eq!(diagnostic(r#"{"reason":"build-finished","success":true}"#), None);
+        let text = |line: &str| Some(diagnostic(&message(line)?)?.to_owned());
+        assert_eq!(text(&line("warning")).as_deref(), Some("x\n"));
+        assert_eq!(text(&line("error")).as_deref(), Some("x\n"));
+        assert_eq!(text(&line("failure-note")), None);
+        assert_eq!(text(r#"{"reason":"build-finished","success":true}"#), None);
     }
 }
