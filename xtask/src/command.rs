@@ -6,6 +6,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// Cargo's variable: whether it keeps what the next build of a changed crate can use.
+const INCREMENTAL: &str = "CARGO_INCREMENTAL";
+
 /// Root of the workspace.
 pub fn project_root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -46,13 +49,17 @@ fn cargo_here() -> Command {
 
 /// Has cargo build the project's own crates with clippy's compiler, which reports lints as
 /// warnings. A separate `cargo clippy` would check all of them a second time, and all libraries.
+/// Unless the user wants it, nothing is kept for the next change of a crate: that takes a sixth of
+/// the time of a build from nothing.
 pub fn linted(cargo: &mut Command) -> Result<&mut Command, TaskError> {
     let sysroot = output_of(Command::new("rustc").args(["--print", "sysroot"]));
     let driver = sysroot.map(|path| PathBuf::from(path).join("bin/clippy-driver"));
-    match driver.filter(|driver| driver.is_file()) {
-        Some(driver) => Ok(cargo.env("RUSTC_WORKSPACE_WRAPPER", driver)),
-        None => Err(TaskError::Clippy),
+    let driver = driver.filter(|driver| driver.is_file()).ok_or(TaskError::Clippy)?;
+    cargo.env("RUSTC_WORKSPACE_WRAPPER", driver);
+    if std::env::var_os(INCREMENTAL).is_none() {
+        cargo.env(INCREMENTAL, "0");
     }
+    Ok(cargo)
 }
 
 /// Builds `regatta-tools`, and becomes it with these words. Returns only if that fails.

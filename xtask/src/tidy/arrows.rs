@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, path::Path};
 const ARROWS: [(&str, &[&str]); 18] = [
     ("op", &[]),
     ("http", &[]),
-    ("metrics", &[]),
+    ("metrics", &["op"]),
     ("origin", &["op", "http", "metrics"]),
     ("tls", &["origin"]),
     ("sys", &["op"]),
