@@ -82,6 +82,7 @@ pub fn run_directory(bytes: &[u8]) {
         experiment: parse("fuzz", EXPERIMENT, Scale::Quick).expect("it is a good one"),
         manifest: serde_json::from_str(MANIFEST).expect("it is a good one"),
         records: lines.flatten().collect(),
+        profiles_kept: Vec::new(),
     };
     let analysis = Analysis::of(&run);
     let (valid, invalid) = analysis.trials;

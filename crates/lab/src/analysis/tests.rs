@@ -62,7 +62,8 @@ pub(crate) fn synthetic_of(
         connections_per_s: Some(1_000.0),
         ..Manifest::default()
     };
-    Run { directory: "made-up".into(), experiment, manifest, records }
+    let profiles_kept = Vec::new();
+    Run { directory: "made-up".into(), experiment, manifest, records, profiles_kept }
 }
 
 /// Numbers of a cell by their names.

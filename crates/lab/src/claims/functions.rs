@@ -583,7 +583,7 @@ pub(super) fn e17(run: &Evidence<'_>) -> Found<Finding> {
 
 /// The share of the processor that an arm's last profile gives to a category.
 fn profiled(run: &Evidence<'_>, arm: &str, category: Category) -> Option<Shown> {
-    let all = Profile::all(&run.run.directory);
+    let all = Profile::of(run.run);
     let own = all.iter().rfind(|one| one.cell.arm == arm && one.source == Source::Perf)?;
     Some(Shown::sampled(own.share(category), own.samples)?.among(run.looks))
 }

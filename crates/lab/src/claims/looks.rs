@@ -112,7 +112,6 @@ impl Judged {
             (Verdict::Fails, _) => "fails here",
             (Verdict::CannotTell, Some(Open::Noise { .. })) => "cannot be told: noise",
             (Verdict::CannotTell, Some(Open::Machine { .. })) => "cannot be told: machine",
-            (Verdict::CannotTell, Some(Open::NotBuilt { .. })) => "cannot be told: not built",
             (Verdict::CannotTell, Some(Open::Replica { .. })) => "replica differs",
             (Verdict::CannotTell, _) => "not measured",
         }
@@ -149,7 +148,6 @@ impl Judged {
                 format!("Too noisy: {}. {more}", whether.trim_end_matches('.'))
             }
             Some(Open::Machine { needs }) => format!("It takes another machine: {needs}"),
-            Some(Open::NotBuilt { needs }) => format!("It takes {needs}"),
             Some(Open::Replica { differs }) => {
                 format!("The replica differs from the paper's machine and load: {differs}")
             }
@@ -271,7 +269,7 @@ asks = [{ peak = ["b", "a"], is = "0.6..0.9" }]
             said.starts_with("Looked at after 6, 8, 10, 13 blocks: H-1 holds, decided"),
             "{said}"
         );
-        assert!(said.contains("P-2 is not decided by more blocks (cannot be told: not built)"));
+        assert!(said.contains("P-2 is not decided by more blocks (not measured)"), "{said}");
         assert_eq!(Evidence::new(&run.at_look(2)).looks, 6);
         assert_eq!(run.at_look(2).records.iter().map(|one| one.block).max(), Some(7));
     }

@@ -60,9 +60,6 @@ pub enum Open {
     Machine {
         needs: String,
     },
-    NotBuilt {
-        needs: String,
-    },
     /// A replica that is nearer to the paper's machine and load.
     Replica {
         /// Numbers in which ours differs, and by what factor.
@@ -157,11 +154,6 @@ impl Finding {
     pub(crate) fn open(ours: String, why: String, open: Open) -> Self {
         Self { ours, verdict: Verdict::CannotTell, why, open: Some(open) }
     }
-
-    fn not_built(needs: &str) -> Self {
-        let open = Open::NotBuilt { needs: needs.to_owned() };
-        Self::open(String::new(), format!("it takes {needs}"), open)
-    }
 }
 
 pub fn judge(run: &Run) -> Vec<Judged> {
@@ -216,29 +208,26 @@ fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
         let unknown = Finding::undecided(String::new(), "there is no claim of that name");
         return Judged { id: id.to_owned(), ..Judged::of(&Claim::default(), unknown) };
     };
-    let mut finding = match claim {
-        _ if claim.not_built => Finding::not_built(&claim.needs),
-        _ => on_paper(id).or_else(|| lacking(run, claim)).unwrap_or_else(|| {
-            let found = match (row, predicate(id)) {
-                (Some(row), _) => by_row::judge(row, claim, evidence),
-                (_, Some(predicate)) => predicate(evidence),
-                _ => Err(format!(
-                    "what {id} compares: the file of its experiment has no [[claim]] of that id"
-                )),
+    let mut finding = on_paper(id).or_else(|| lacking(run, claim)).unwrap_or_else(|| {
+        let found = match (row, predicate(id)) {
+            (Some(row), _) => by_row::judge(row, claim, evidence),
+            (_, Some(predicate)) => predicate(evidence),
+            _ => Err(format!(
+                "what {id} compares: the file of its experiment has no [[claim]] of that id"
+            )),
+        };
+        let found = found.unwrap_or_else(|missing| {
+            let why = match is_partial(run) {
+                true => format!(
+                    "this run has not ended, and its trials so far do not have enough of \
+                     {missing}: the same command continues it"
+                ),
+                false => format!("this run has not enough of {missing}"),
             };
-            let found = found.unwrap_or_else(|missing| {
-                let why = match is_partial(run) {
-                    true => format!(
-                        "this run has not ended, and its trials so far do not have enough of \
-                         {missing}: the same command continues it"
-                    ),
-                    false => format!("this run has not enough of {missing}"),
-                };
-                Finding::open(String::new(), why, Open::Unmeasured { needs: missing })
-            });
-            Finding { open: found.open.map(|open| waits_for(open, evidence, claim)), ..found }
-        }),
-    };
+            Finding::open(String::new(), why, Open::Unmeasured { needs: missing })
+        });
+        Finding { open: found.open.map(|open| waits_for(open, evidence, claim)), ..found }
+    });
     if let Some(row) = row.filter(|_| finding.verdict == Verdict::Fails) {
         if let Some(unknown) = scale::unknown(evidence, id, &row.decided_by) {
             finding.why = format!("{}; {unknown}", finding.why);

@@ -118,7 +118,8 @@ pub(super) fn with_noise(run: &Run, seed: u64, noise: f64, noisy: fn(&str) -> bo
         record.counters = record.metrics.clone();
     }
     let (experiment, manifest) = (run.experiment.clone(), run.manifest.clone());
-    Run { directory: run.directory.clone(), experiment, manifest, records }
+    let (directory, profiles_kept) = (run.directory.clone(), run.profiles_kept.clone());
+    Run { directory, experiment, manifest, records, profiles_kept }
 }
 
 /// A run with a hundredth of noise in what is answered.

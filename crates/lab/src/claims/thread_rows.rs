@@ -1,8 +1,6 @@
 //! The claims on threads and pools, against worlds in which they are true and in which not.
 
-use super::rows::{
-    Numbers, World, check, found, nothing, peak, quiet, run_in, targets, text, verdict,
-};
+use super::rows::{Numbers, World, check, found, peak, run_in, verdict};
 use super::*;
 use crate::experiment::Scale;
 use crate::folder::Folder;
@@ -48,7 +46,11 @@ fn what_user_threads_cost() {
             ["knot-nb", "knot-b"].map(|arm| serde_json::to_string(&profile(arm)).unwrap() + "\n");
         std::fs::create_dir_all(run.directory.join("profiles")).unwrap();
         std::fs::write(run.directory.join("profiles/index.jsonl"), lines.concat()).unwrap();
-        judge(&run).remove(0)
+        let saved = folder.join("saved");
+        run.save(&saved).unwrap();
+        let (told, again) = (judge(&run).remove(0), judge(&Run::open(&saved).unwrap()).remove(0));
+        assert_eq!(told.verdict, again.verdict, "one file says the same");
+        told
     };
     let told = |share, samples, world| judged(share, samples, world).verdict;
     assert_eq!(told(0.085, 4_000, as_measured), Holds);
@@ -86,15 +88,4 @@ fn caps_on_user_threads() {
             ("E-17", Cannot, |_, rate, _| peak(rate, 1.0)),
         ],
     );
-}
-
-/// Without the arms it is said which architecture is missing.
-#[test]
-fn what_is_not_built_is_said() {
-    let text = text("\"A-1\", \"P-2\"", &targets(&[["sped", "sped", ""]]));
-    for told in judge(&quiet(&text, nothing)) {
-        let claim = Claim::named(&told.id).unwrap();
-        let is_not_built = matches!(told.open, Some(Open::NotBuilt { .. }));
-        assert_eq!((is_not_built, told.verdict), (claim.not_built, Cannot), "{told:?}");
-    }
 }

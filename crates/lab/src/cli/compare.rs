@@ -479,6 +479,7 @@ scale.full.measure.window_s = 60
                 records: quiet.records.clone(),
                 experiment: quiet.experiment.clone(),
                 manifest: quiet.manifest.clone(),
+                profiles_kept: Vec::new(),
             };
             for record in &mut run.records {
                 let value = 1_000.0 * (0.02 * random.normal()).exp();

@@ -366,9 +366,6 @@ pub struct Claim {
     #[serde(default)]
     pub processors: usize,
     pub paper: String,
-    /// Whether it takes something that is not built.
-    #[serde(default)]
-    pub not_built: bool,
     /// Whether it is said of several workloads, so that one refutes it.
     #[serde(default)]
     pub each_workload: bool,

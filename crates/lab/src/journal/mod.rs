@@ -14,6 +14,7 @@ use crate::record::{APART, Record};
 use crate::units::{At, show};
 use regatta_load::engine::Outcome;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -27,6 +28,9 @@ pub struct Run {
     pub manifest: Manifest,
     /// Trials so far, in the order in which they ended.
     pub records: Vec<Record>,
+    /// Lines of the index of profiles, of a run that is one file. Others have it in their
+    /// directories.
+    pub profiles_kept: Vec<Value>,
 }
 
 /// A run as one file.
@@ -34,6 +38,9 @@ pub struct Run {
 struct Saved {
     manifest: Manifest,
     records: Vec<Record>,
+    /// Their graphs are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    profiles: Vec<Value>,
 }
 
 const EXPERIMENT: &str = "experiment.toml";
@@ -41,6 +48,8 @@ const MANIFEST: &str = "manifest.json";
 /// Levels of folders in which runs are searched.
 const BELOW_MAX: u32 = 4;
 const RESULTS: &str = "results.jsonl";
+/// Index of the profiles, a line for each.
+pub(crate) const PROFILES: &str = "profiles/index.jsonl";
 
 impl Run {
     /// Begins a run in an empty or new directory.
@@ -59,7 +68,8 @@ impl Run {
         // The files that it extends may change later.
         manifest.experiment = extends(text).then(|| experiment.clone());
         let directory = directory.to_owned();
-        let run = Self { directory, experiment, manifest, records: Vec::new() };
+        let (records, profiles_kept) = (Vec::new(), Vec::new());
+        let run = Self { directory, experiment, manifest, records, profiles_kept };
         run.save_manifest()?;
         Ok(run)
     }
@@ -153,11 +163,22 @@ impl Run {
         if !manifest.looks.is_empty() {
             experiment.measure.blocks = experiment.measure.blocks.max(begun(&records));
         }
-        Ok(Self { directory: directory.to_owned(), experiment, manifest, records })
+        let directory = directory.to_owned();
+        Ok(Self { directory, experiment, manifest, records, profiles_kept: Vec::new() })
+    }
+
+    /// Lines of the index of its profiles, in the order in which they were taken. A line that
+    /// cannot be read is left out.
+    pub(crate) fn profiles(&self) -> Vec<Value> {
+        if !self.profiles_kept.is_empty() {
+            return self.profiles_kept.clone();
+        }
+        let index = fs::read_to_string(self.directory.join(PROFILES)).unwrap_or_default();
+        index.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
     /// Writes what another run can be compared with into one file, which opens like a directory:
-    /// all but the course of each trial.
+    /// all but the course of each trial, and graphs.
     pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
         write_whole(path, &self.to_line()?)
     }
@@ -168,7 +189,11 @@ impl Run {
         let mut saved = Saved {
             manifest: Manifest { experiment, ..self.manifest.clone() },
             records: self.records.clone(),
+            profiles: self.profiles(),
         };
+        for profile in &mut saved.profiles {
+            (profile["folded"], profile["flame"]) = (Value::Null, Value::Null);
+        }
         for record in &mut saved.records {
             record.series.clear();
             record.spectrum.clear();
@@ -185,12 +210,13 @@ impl Run {
         Self::of_saved(saved, path).map_err(named)
     }
 
-    fn of_saved(Saved { manifest, records }: Saved, path: &Path) -> Result<Self, String> {
+    fn of_saved(Saved { manifest, records, profiles }: Saved, path: &Path) -> Result<Self, String> {
         if manifest.format != FORMAT {
             return Err(format!("format {} is not known here", manifest.format));
         }
         let experiment = manifest.experiment.clone().ok_or("no experiment")?;
-        Ok(Self { directory: path.to_owned(), experiment, manifest, records })
+        let directory = path.to_owned();
+        Ok(Self { directory, experiment, manifest, records, profiles_kept: profiles })
     }
 
     pub(crate) fn save_manifest(&self) -> Result<(), String> {
@@ -230,6 +256,7 @@ impl Run {
             experiment,
             manifest: Manifest { looks, ..self.manifest.clone() },
             records: self.records.iter().filter(before).cloned().collect(),
+            profiles_kept: self.profiles_kept.clone(),
         }
     }
 

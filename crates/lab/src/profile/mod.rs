@@ -7,7 +7,7 @@ pub mod categories;
 pub mod flame;
 
 use crate::group::INTERRUPTED;
-use crate::journal::{Run, append, write_whole};
+use crate::journal::{PROFILES, Run, append, write_whole};
 use crate::record::{Cell, Numbers};
 use crate::trial::{Bench, metrics};
 use crate::units::At;
@@ -22,7 +22,6 @@ use std::path::Path;
 
 /// Place of profiles in a run's directory.
 const FOLDER: &str = "profiles";
-const INDEX: &str = "profiles/index.jsonl";
 /// With fewer samples than this, shares of a per cent mean nothing.
 const SAMPLES_MIN: u64 = 500;
 /// Source of a profile.
@@ -62,9 +61,15 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// All profiles of a run; a line that cannot be read is left out.
+    /// All profiles of a run's directory; a line that cannot be read is left out.
     pub fn all(directory: &Path) -> Vec<Self> {
-        Self::read(&fs::read_to_string(directory.join(INDEX)).unwrap_or_default())
+        Self::read(&fs::read_to_string(directory.join(PROFILES)).unwrap_or_default())
+    }
+
+    /// All profiles of a run; a line that cannot be read is left out.
+    pub(crate) fn of(run: &Run) -> Vec<Self> {
+        let lines = run.profiles();
+        Self::read(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
     }
 
     /// The profiles of an index. A line that cannot be read is left out, and so is a path that no
@@ -109,7 +114,7 @@ impl Profile {
 
 /// Writes how each arm's stacks differ from the baseline's: where an arm has several, its last.
 pub(crate) fn differences(run: &Run) -> Result<(), String> {
-    let mut sampled = Profile::all(&run.directory);
+    let mut sampled = Profile::of(run);
     sampled.retain(|profile| profile.folded.is_some());
     for (baseline, other) in compared(&sampled, &run.experiment.baseline) {
         difference(&run.directory, baseline, other)?;
@@ -136,7 +141,8 @@ fn compared<'p>(profiles: &'p [Profile], baseline: &str) -> Vec<(&'p Profile, &'
 /// Profiles an arm and adds it to the run's index, unless it is there. A server that does not serve
 /// is no error: it has no profile, as its trials say.
 pub(crate) fn take(run: &Run, bench: &Bench<'_>, cell: &Cell, seed: u64) -> Result<(), String> {
-    if Profile::all(&run.directory).iter().any(|profile| profile.cell == *cell) {
+    let taken = Profile::of(run);
+    if taken.iter().any(|profile| profile.cell == *cell) {
         return Ok(());
     }
     let folder = run.directory.join(FOLDER);
@@ -156,7 +162,7 @@ pub(crate) fn take(run: &Run, bench: &Bench<'_>, cell: &Cell, seed: u64) -> Resu
     let mut tally = Tally::default();
     let mut notes = seen.missing.clone();
     let recorded = recorder.read(|sample, own| tally.add(&sample, own));
-    let stem = format!("{:02}-{}", Profile::all(&run.directory).len(), file_name(&cell.arm));
+    let stem = format!("{:02}-{}", taken.len(), file_name(&cell.arm));
     let mut profile = Profile {
         cell: cell.clone(),
         categories: by_counters(&seen),
@@ -184,7 +190,7 @@ pub(crate) fn take(run: &Run, bench: &Bench<'_>, cell: &Cell, seed: u64) -> Resu
         Err(why) => notes.push(why),
     }
     profile.notes = notes;
-    append(&run.directory.join(INDEX), &profile)
+    append(&run.directory.join(PROFILES), &profile)
 }
 
 /// A flame graph of the difference: its path from the run's directory, written there.

@@ -90,7 +90,7 @@ impl<'a> Report<'a> {
         Self {
             claims,
             gathered: gathered::gather(run),
-            profiles: Profile::all(&run.directory),
+            profiles: Profile::of(run),
             calls: OnceCell::new(),
             analysis,
             arms,

@@ -221,13 +221,12 @@ fn is_measured(judged: &Judged) -> bool {
     !judged.open.as_ref().is_some_and(is_lacking)
 }
 
-/// Finding of a claim that no run decides: the run that would, or what is not built.
+/// Finding of a claim that no run decides: the run that would.
 fn unmeasured(claim: &Claim) -> Finding {
     let open = match asking(&claim.id) {
-        _ if claim.not_built => Open::NotBuilt { needs: claim.needs.clone() },
-        None => {
-            Open::NotBuilt { needs: format!("an experiment, which there is not: {}", claim.needs) }
-        }
+        None => Open::Unmeasured {
+            needs: format!("no experiment asks for it; it takes {}", claim.needs),
+        },
         Some((name, seconds)) => {
             let command = format!("`regatta lab run {name} --scale replica`");
             let place = match claim.processors {
@@ -337,7 +336,8 @@ fn with_blocks_of(earlier: Run, later: Run) -> Run {
     }));
     let mut experiment = later.experiment;
     experiment.measure.blocks += blocks;
-    Run { records, experiment, manifest, directory: later.directory }
+    let (directory, profiles_kept) = (later.directory, later.profiles_kept);
+    Run { directory, experiment, manifest, records, profiles_kept }
 }
 
 /// Leaves a claim open if one run alone surely confirms it and another surely refutes it.
