@@ -219,6 +219,15 @@ impl<'a> Arena<'a> {
         Ok(ArenaView::new(&words[..end], slots))
     }
 
+    /// Finds an arena that another process made, to mark its slots
+    /// ([`Slot::set_filmed`](crate::Slot::set_filmed)).
+    ///
+    /// # Errors
+    /// As [`Arena::attach`].
+    pub fn attach_to_film(words: &'a [AtomicU64]) -> Result<Self, ArenaError> {
+        Self::attach(words).map(Self)
+    }
+
     /// Stores the number of this generation of workers. A reader of it sees what was stored before.
     pub fn set_generation(&self, generation: u64) {
         self.0.words[GENERATION].store(generation, Release);

@@ -15,6 +15,7 @@ extern crate std;
 
 mod arena;
 mod counter;
+mod film;
 mod histogram;
 mod markdown;
 mod old;
@@ -27,6 +28,10 @@ mod tests;
 
 pub use arena::{Arena, ArenaError, ArenaView, Attendant, Control, ControlView, Phase, VERSION};
 pub use counter::{Counter, Gauge, Merge};
+pub use film::{
+    Film, FilmEvent, FilmReader, FilmRecord, FilmRing, FilmSubject, FilmThread, TurnEnd,
+    operation_name,
+};
 pub use histogram::Histogram;
 pub use markdown::markdown;
 pub use old::OldArena;

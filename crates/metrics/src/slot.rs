@@ -33,6 +33,8 @@ const OLDEST_BEAT: usize = 13;
 const BEAT_MS_BITS: u32 = 42;
 /// 1 while the worker watches its listeners, where a connection wakes one worker only.
 const LISTENS: usize = 14;
+/// 1 while a film is made: see [`crate::Film`].
+const FILMED: usize = 15;
 pub(crate) const COUNTERS_AT: usize = 16;
 const HISTOGRAMS_AT: usize = histograms_at(COUNTERS);
 pub(crate) const HISTOGRAM_WORDS: usize = (BUCKETS + 2).next_multiple_of(16);
@@ -40,7 +42,7 @@ const SUM: usize = BUCKETS;
 const MAX: usize = BUCKETS + 1;
 const _: () = assert!(SLOT_WORDS.is_multiple_of(16));
 const _: () = assert!(DIALS_AT + Dial::ALL.len() <= OLDEST_BEAT && OLDEST_BEAT < LISTENS);
-const _: () = assert!(LISTENS < COUNTERS_AT);
+const _: () = assert!(LISTENS < FILMED && FILMED < COUNTERS_AT);
 
 /// Offset of the histograms in a slot with this number of counters.
 pub(crate) const fn histograms_at(counters: usize) -> usize {
@@ -144,6 +146,13 @@ impl<'a> SlotView<'a> {
         self.0[LISTENS].load(Acquire) != 0
     }
 
+    /// True if the units that count there are to write records for a film.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_filmed(&self) -> bool {
+        self.0[FILMED].load(Relaxed) != 0
+    }
+
     /// Name of the pipeline stage that counts there, as far as it is printable; empty if none does.
     #[must_use]
     pub fn role(&self) -> String {
@@ -245,6 +254,13 @@ impl<'a> Slot<'a> {
     /// do and not all of them.
     pub fn set_listens(&self, listens: bool) {
         self.0.0[LISTENS].store(u64::from(listens), Release);
+    }
+
+    /// Has the units that count there write records for a film, or stop. Who makes the film calls
+    /// this; a unit that finds it over clears the mark.
+    pub fn set_filmed(&self, filmed: bool) {
+        // A unit that sees the mark and fences sees the film that it is for.
+        self.0.0[FILMED].store(u64::from(filmed), Release);
     }
 
     /// Stores the other thread that has been away for longest; call it before the heartbeat.

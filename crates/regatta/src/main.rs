@@ -9,6 +9,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use regatta_arch::options::{Kind as ValueKind, Value};
 use regatta_server::{
     Failure, Sources, UsageFault, WorkFault, architectures,
     config::{
@@ -16,7 +17,9 @@ use regatta_server::{
         options,
         raw::{self, Arguments, Flag, Location, Problem},
     },
-    development, explain, messages, password, precompress, show_page,
+    development, explain,
+    film::{self, FilmForm, FilmOptions},
+    messages, password, precompress, show_page,
     succession::Kind,
     top::{self, TopOptions},
 };
@@ -149,6 +152,36 @@ enum Command {
         /// Show them on a page instead, at an address of this machine that is printed.
         #[arg(long, conflicts_with_all = ["json", "once", "ready", "interval"])]
         web: bool,
+    },
+    /// Film a running server for a moment: which unit does what for which connection.
+    ///
+    /// No request is sent to it. Only root and the user that started the server may film it. With
+    /// FILES, films that --json printed are drawn on one page instead.
+    #[command(after_help = "Example: regatta film --for 2s --out film.html")]
+    Film {
+        /// Films to draw side by side, as --json printed them.
+        #[arg(value_name = "FILE", conflicts_with_all = ["pid", "lasts"])]
+        files: Vec<PathBuf>,
+        /// Process of the server; needed if this user runs several.
+        #[arg(long)]
+        pid: Option<u32>,
+        /// Length of the film, up to 60s.
+        #[arg(long = "for", id = "lasts", value_name = "TIME", default_value = "2s")]
+        #[arg(value_parser = film_length)]
+        lasts: Duration,
+        /// Show only these connections, by their numbers in the film.
+        #[arg(long, value_name = "N,N", value_delimiter = ',')]
+        connections: Vec<u32>,
+        /// Print JSON, a film in a line.
+        #[arg(long, conflicts_with = "format")]
+        json: bool,
+        /// Form of the result: a page, JSON, or events for Perfetto and Chrome.
+        #[arg(long, value_name = "FORM", default_value = "html")]
+        #[arg(value_parser = ["html", "json", "trace-event"])]
+        format: String,
+        /// Write the film to this file; the default for a page is film.html.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
     },
     /// Compress files into FILE.br, FILE.zst and FILE.gz alongside them.
     ///
@@ -401,6 +434,11 @@ fn run(command: Command) -> Result<u8, Failure> {
         Command::Top { pid, interval, ready, once, json, web: false } => {
             Ok(top::run(&TopOptions { pid, json, interval, once, ready }))
         }
+        Command::Film { files, pid, lasts, connections, json, format, out } => {
+            let connections = connections.into_iter().collect();
+            let form = film_form(&format, json);
+            write_film(&FilmOptions { pid, lasts, connections, files, form }, out)
+        }
         Command::Precompress { directory, codings, json } => {
             let working = show_work("compressing");
             let done = precompress::run(&directory, &codings)?;
@@ -455,6 +493,42 @@ fn succeed(pid: Option<u32>, kind: Kind, json: bool) -> Result<u8, Failure> {
             print(&top::refused_json(&refused)).map(|_| FAILED)
         }
         succeeded => succeeded.map(|_| DONE),
+    }
+}
+
+/// Makes a film, and writes it to the file or, unless it is a page, to standard output.
+fn write_film(options: &FilmOptions, out: Option<PathBuf>) -> Result<u8, Failure> {
+    let working = show_work("filming");
+    let made = film::film(options);
+    working.finish_and_clear();
+    let text = made?;
+    let path = match out {
+        None if options.form != FilmForm::Page => return print(&text),
+        None => PathBuf::from("film.html"),
+        Some(path) => path,
+    };
+    match std::fs::write(&path, text) {
+        Ok(()) => print(&format!("{}\n", path.display())),
+        Err(error) => Err(Failure::Work(WorkFault::Write(path, error))),
+    }
+}
+
+/// Form of a film by its name, or JSON.
+fn film_form(name: &str, json: bool) -> FilmForm {
+    match name {
+        _ if json => FilmForm::Json,
+        "json" => FilmForm::Json,
+        "trace-event" => FilmForm::TraceEvent,
+        _ => FilmForm::Page,
+    }
+}
+
+/// Reads the length of a film.
+fn film_length(text: &str) -> Result<Duration, String> {
+    match (ValueKind::Millis { min: 10, max: 60_000 }).parse(text) {
+        Ok(Value::Number(millis)) => Ok(Duration::from_millis(millis)),
+        Ok(_) => Err("expected a time".to_owned()),
+        Err(fault) => Err(fault.to_string()),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod config_text;
 pub mod development;
 mod expiry;
 pub mod explain;
+pub mod film;
 mod findings;
 mod first_use;
 #[cfg(test)]
@@ -55,6 +56,7 @@ use config::{
 };
 use config_text::{ConfigFault, ConfigText};
 use development::DevelopmentFault;
+use film::FilmFault;
 use given::GivenFault;
 use handover::HandoverError;
 use log::LogFault;
@@ -67,6 +69,7 @@ use std::{
     fmt,
     io::{self, Write as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 use top::FindError;
 
@@ -410,6 +413,8 @@ pub enum UsageFault {
     UserName(io::Error),
     /// Several servers run, and none is named.
     Server(FindError),
+    /// Words of `regatta film`, or a file that it names.
+    Film(FilmFault),
 }
 
 impl fmt::Display for UsageFault {
@@ -435,6 +440,7 @@ impl fmt::Display for UsageFault {
             }
             Self::UserName(error) => write!(f, "no password: {error}"),
             Self::Server(error) => write!(f, "{error}"),
+            Self::Film(fault) => write!(f, "{fault}"),
         }
     }
 }
@@ -474,6 +480,8 @@ pub enum WorkFault {
     Signal(u32, io::Error),
     /// The server has refused the change.
     Refused(RefusedReload),
+    /// Another command makes a film of the server with this process, for this long yet.
+    Filmed(u32, Duration),
     /// The server with this process has not answered in time.
     Unanswered(u32),
     /// A file below this directory cannot be written.
@@ -498,6 +506,11 @@ impl fmt::Display for WorkFault {
             Self::NoWorker => f.write_str("no worker is left, and none could be started"),
             Self::Master(error) => write!(f, "the master cannot go on: {error}"),
             Self::Server(error) => write!(f, "{error}"),
+            Self::Filmed(pid, left) => write!(
+                f,
+                "another command is filming process {pid}: try again in {} s",
+                left.as_secs() + 1
+            ),
             Self::Busy(pid) => write!(
                 f,
                 "process {pid} is still busy with what was asked before: nothing has been asked"

@@ -10,8 +10,8 @@ mod tests;
 mod view;
 
 use crate::{Failure, heartbeat::answers};
-pub(crate) use find::FindError;
 use find::attach;
+pub(crate) use find::{FindError, attach_to_film};
 use memory::Memory;
 use regatta_metrics::{ArenaView, Dial, Gauge, Phase, SlotView, Totals};
 use regatta_sys::{

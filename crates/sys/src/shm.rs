@@ -1,6 +1,6 @@
 //! Memory that all processes of a server share, and that other processes can find and read.
 use rustix::{
-    fs::{FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags},
+    fs::{FallocateFlags, FileType, FlockOperation, MemfdFlags, Mode, OFlags, SealFlags, Stat},
     io::Errno,
     mm::{Advice, MapFlags, ProtFlags},
 };
@@ -16,6 +16,8 @@ use std::{
 
 /// Name of the memory in `/proc/PID/fd`.
 pub const NAME: &str = "regatta-arena";
+/// Name of the memory of films there.
+pub const FILM_NAME: &str = "regatta-film";
 
 /// Longest memory of another process to read, bytes: enough for a thousand workers and more.
 const FOREIGN_BYTES_MAX: usize = 256 << 20;
@@ -194,8 +196,50 @@ pub struct Foreign {
 /// The process does not exist, is not a server, or may not be read.
 pub fn attach_all(pid: u32) -> Result<Vec<Foreign>, AttachError> {
     let mut all = Vec::new();
-    for (path, _) in find_all(pid)? {
+    for (path, _) in find_all(pid, NAME)? {
         all.extend(if_there(map_foreign(&path)).map_err(|error| fault(pid, error))?);
+    }
+    if all.is_empty() { Err(AttachError::NotAServer(pid)) } else { Ok(all) }
+}
+
+/// Shared words of another process, to store in them, too.
+#[derive(Debug)]
+pub struct Writable {
+    /// The words.
+    pub words: &'static [AtomicU64],
+    /// User that made it, which only root could have changed.
+    pub uid: u32,
+    fd: OwnedFd,
+}
+
+impl Writable {
+    /// Keeps others who call this away for as long as this value lives; false if another does.
+    ///
+    /// # Errors
+    /// The system has no locks left.
+    pub fn lock(&self) -> io::Result<bool> {
+        match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Finds the shared words of this name of another process, to store in them. Its user and root may
+/// do that. Any user may have made memory of this name: check its owner before trusting it.
+///
+/// # Errors
+/// As [`attach_all`].
+pub fn attach_to_write(pid: u32, name: &str) -> Result<Vec<Writable>, AttachError> {
+    let mut all = Vec::new();
+    for (path, _) in find_all(pid, name)? {
+        let shared = || -> io::Result<Writable> {
+            let (fd, stat) = open_foreign(&path, OFlags::RDWR)?;
+            let words = map(fd.as_fd(), sealed_bytes(fd.as_fd())?, MapFlags::SHARED)?;
+            Ok(Writable { words, uid: stat.st_uid, fd })
+        };
+        all.extend(if_there(shared()).map_err(|error| fault(pid, error))?);
     }
     if all.is_empty() { Err(AttachError::NotAServer(pid)) } else { Ok(all) }
 }
@@ -206,7 +250,7 @@ pub fn attach_all(pid: u32) -> Result<Vec<Foreign>, AttachError> {
 /// # Errors
 /// As [`attach_all`].
 pub fn ids(pid: u32) -> Result<Vec<(u64, u64)>, AttachError> {
-    Ok(find_all(pid)?.into_iter().map(|(_, id)| id).collect())
+    Ok(find_all(pid, NAME)?.into_iter().map(|(_, id)| id).collect())
 }
 
 fn fault(pid: u32, error: io::Error) -> AttachError {
@@ -231,9 +275,9 @@ fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
 /// Path at which memory can be opened, with its device and inode.
 type Found = (PathBuf, (u64, u64));
 
-fn find_all(pid: u32) -> Result<Vec<Found>, AttachError> {
+fn find_all(pid: u32, name: &str) -> Result<Vec<Found>, AttachError> {
     let fail = |error| fault(pid, error);
-    let link = format!("/memfd:{NAME} (deleted)");
+    let link = format!("/memfd:{name} (deleted)");
     let mut all = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
@@ -261,15 +305,21 @@ fn sealed_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(bytes.ok_or(io::ErrorKind::InvalidData)?)
 }
 
-fn map_foreign(path: &Path) -> io::Result<Foreign> {
+/// Opens memory of another process.
+fn open_foreign(path: &Path, access: OFlags) -> io::Result<(OwnedFd, Stat)> {
     // Another user may have made a FIFO or a terminal of that name: neither may block this process,
     // or become its terminal.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&fd)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(io::ErrorKind::InvalidData.into());
     }
+    Ok((fd, stat))
+}
+
+fn map_foreign(path: &Path) -> io::Result<Foreign> {
+    let (fd, stat) = open_foreign(path, OFlags::RDONLY)?;
     let bytes = sealed_bytes(fd.as_fd())?;
     let words = map(fd.as_fd(), bytes, MapFlags::PRIVATE)?;
     Ok(Foreign { words, id: (stat.st_dev, stat.st_ino), uid: stat.st_uid })

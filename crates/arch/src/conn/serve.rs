@@ -342,7 +342,7 @@ pub fn unblock(slot: &mut BlockingSlot) {
 fn has_received(slot: &mut BlockingSlot, desk: &Desk<'_>, received: ReadResult, buffer: &[u8]) {
     slot.drive.recv = false;
     let received = received.map(|n| &buffer[..n]);
-    slot.conn.complete(Done::Recv(received), desk.now, &desk.around.cx);
+    slot.complete(Done::Recv(received), desk.now, &desk.around.cx);
 }
 
 /// Completes what has been received, and performs what follows until a peer is to be waited for.
@@ -378,7 +378,7 @@ fn advance(
     let mut has_sent = false;
     loop {
         let op = match slot.drive.next.take() {
-            None => slot.conn.next_op(),
+            None => slot.next_op(desk.around.cx.tally),
             Some(op) => Some(*op),
         };
         let done = match op {
@@ -437,7 +437,7 @@ fn advance(
                 continue;
             }
         };
-        slot.conn.complete(done, desk.now, &desk.around.cx);
+        slot.complete(done, desk.now, &desk.around.cx);
     }
 }
 
@@ -461,6 +461,6 @@ fn send(
         }
     };
     let is_whole = outbox.is_empty();
-    slot.conn.complete(Done::Send(outbox, sent), desk.now, &desk.around.cx);
+    slot.complete(Done::Send(outbox, sent), desk.now, &desk.around.cx);
     Some(is_whole)
 }

@@ -18,7 +18,7 @@ use crate::{
     },
     disk::at_once::{Completion, Disk, DiskResult},
 };
-use regatta_metrics::Counter;
+use regatta_metrics::{Counter, FilmEvent, TurnEnd};
 use regatta_op::{
     Abandoned, CloseReason, DISK_OPS_MAX, Done, Now, Op, OpKind, Outbox, Segment, Tick, Ticket,
 };
@@ -265,9 +265,9 @@ pub fn next_completion(
 pub fn on_completion(slot: &mut ReadySlot, result: DiskResult, now: Now, cx: &FileCx<'_>) {
     slot.pending -= 1;
     match result {
-        DiskResult::Opened(ticket, found) => slot.conn.complete(Done::Open(ticket, found), now, cx),
+        DiskResult::Opened(ticket, found) => slot.complete(Done::Open(ticket, found), now, cx),
         DiskResult::Read(ticket, (buffer, read)) => {
-            slot.conn.complete(Done::Read(ticket, buffer, read), now, cx);
+            slot.complete(Done::Read(ticket, buffer, read), now, cx);
         }
         DiskResult::Prefetched(bytes) => {
             slot.conn.disk_answered(now, cx);
@@ -276,7 +276,7 @@ pub fn on_completion(slot: &mut ReadySlot, result: DiskResult, now: Now, cx: &Fi
         DiskResult::Sent(outbox, sent) => {
             slot.drive.granted = 0;
             let goes_on = sent.is_ok() && !outbox.is_empty();
-            slot.conn.complete(Done::Send(outbox, sent), now, cx);
+            slot.complete(Done::Send(outbox, sent), now, cx);
             if goes_on && slot.conn.deadline() <= now.tick {
                 had_room(slot, now, cx);
             }
@@ -416,6 +416,9 @@ pub fn step<const RING: bool>(
         turn = parked(slot, now, cx);
     }
     io.budget.spend(bytes - io.bytes);
+    if RING && slot.drive.is_sending() {
+        slot.film(desk.around.cx.tally, FilmEvent::TurnEnds(TurnEnd::Kernel));
+    }
     desk.end(key, slot, begun, turn, &io.spent, blocking);
     // Its own time with the disk has been taken off.
     slot.drive.held_ms = slot.drive.held_ms.wrapping_add(desk.held_ms.wrapping_sub(held_ms));
@@ -463,7 +466,7 @@ fn advance<const RING: bool>(
             }
             continue;
         }
-        let mut op = if asks && !only_sends { slot.conn.next_op() } else { None };
+        let mut op = if asks && !only_sends { slot.next_op(cx.tally) } else { None };
         if op.is_none() {
             op = slot.drive.take_send(io).map(Op::Send);
         }
@@ -491,7 +494,7 @@ fn advance<const RING: bool>(
             }
             Some(Op::Shut) => {
                 perform::shut(&slot.socket);
-                slot.conn.complete(Done::Shut, now, cx);
+                slot.complete(Done::Shut, now, cx);
             }
             Some(Op::Close(reason)) => return Turn::Closed(reason),
             None => return slot.drive.wait::<RING>(only_sends),
@@ -539,7 +542,7 @@ fn on_disk(
             let waits = Beat::begins_call(io.beat.as_deref());
             let found = perform::stat(&file);
             drop(waits);
-            slot.conn.complete(Done::Stat(ticket, found), now, cx);
+            slot.complete(Done::Stat(ticket, found), now, cx);
         }
         Op::Recv | Op::Send(_) | Op::Shut | Op::Close(_) => {
             debug_assert!(false, "no operation of a disk");
@@ -557,7 +560,7 @@ fn opened(
     cx: &FileCx<'_>,
 ) {
     match found {
-        Some(found) => slot.conn.complete(Done::Open(ticket, found), now, cx),
+        Some(found) => slot.complete(Done::Open(ticket, found), now, cx),
         None => is_pending(slot),
     }
 }
@@ -565,7 +568,7 @@ fn opened(
 /// Completes a read, if it has been performed already.
 fn has_read(slot: &mut ReadySlot, ticket: Ticket, read: Option<Read>, now: Now, cx: &FileCx<'_>) {
     match read {
-        Some((buffer, read)) => slot.conn.complete(Done::Read(ticket, buffer, read), now, cx),
+        Some((buffer, read)) => slot.complete(Done::Read(ticket, buffer, read), now, cx),
         None => is_pending(slot),
     }
 }
@@ -622,7 +625,7 @@ fn receive<const RING: bool>(
         Ok(bytes) if !bytes.is_empty() && left::leaves_received(slot, io.rules.leaves) => {
             io.left = Some(Io::leave_received(bytes, cx));
         }
-        _ => slot.conn.complete(Done::Recv(received), now, cx),
+        _ => slot.complete(Done::Recv(received), now, cx),
     }
     true
 }
@@ -687,7 +690,7 @@ fn send<const RING: bool>(
             }
         }
         Err(TransferFailure::Fault(fault)) => {
-            slot.conn.complete(Done::Send(outbox, Err(fault)), now, cx)
+            slot.complete(Done::Send(outbox, Err(fault)), now, cx)
         }
         Ok(bytes) => {
             slot.drive.writable &= io.rules.edge;
@@ -697,7 +700,7 @@ fn send<const RING: bool>(
                 io.left = Some(Left::Sent(outbox, bytes));
                 return Some(Turn::Left(OpKind::Recv));
             }
-            slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
+            slot.complete(Done::Send(outbox, Ok(bytes)), now, cx);
             if !is_over && slot.conn.deadline() <= now.tick {
                 sent_late(slot, key, io, now, cx);
             }

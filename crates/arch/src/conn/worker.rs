@@ -17,7 +17,7 @@ pub use pass::Passed;
 use self::trims::{Trim, Trims};
 use crate::{
     WorkerLog,
-    drive::{FileCx, FileLink, ledger::Spent},
+    drive::{FileCx, FileLink, film, ledger::Spent},
 };
 use crate::{
     cache::shared_cache::SharedCache,
@@ -27,11 +27,11 @@ use crate::{
         slab::Slab,
     },
 };
-use regatta_metrics::{Control, Counter, Phase, Slot as TallySlot};
-use regatta_op::{Abandoned, CloseReason, Tick};
+use regatta_metrics::{Control, Counter, FilmEvent, FilmSubject, Phase, Slot as TallySlot, Tally};
+use regatta_op::{Abandoned, CloseReason, Done, Now, Op, Tick};
 use regatta_origin::{Peer, Protocol as _};
 use regatta_sys::{
-    Bell, clock, heap,
+    Bell, StaticFile, clock, heap,
     socket::{self, Connection},
     wait::{Interest, ready_now},
 };
@@ -117,6 +117,36 @@ impl<S> ConnSlot<S> {
             timer_at: Tick::NEVER,
             timed_from: 0,
         }
+    }
+
+    /// The connection, for records of a film.
+    pub(crate) fn subject(&self) -> FilmSubject {
+        film::subject_of(&self.conn, &self.socket)
+    }
+
+    /// Writes a record for a film, if one is made.
+    #[inline(always)]
+    pub(crate) fn film(&self, tally: Tally<'_>, event: FilmEvent) {
+        if film::is_on(tally) {
+            film::write(tally, self.subject(), event);
+        }
+    }
+
+    /// The next operation that the connection asks for.
+    #[inline(always)]
+    pub fn next_op(&mut self, tally: Tally<'_>) -> Option<Op<StaticFile>> {
+        let op = self.conn.next_op();
+        if let Some(op) = &op {
+            self.film(tally, FilmEvent::Issued(op.kind()));
+        }
+        op
+    }
+
+    /// Completes an operation.
+    #[inline(always)]
+    pub fn complete(&mut self, done: Done<'_, StaticFile>, now: Now, cx: &FileCx<'_>) {
+        self.film(cx.tally, FilmEvent::Done(done.kind()));
+        self.conn.complete(done, now, cx);
     }
 
     /// `spent`, unless the connection is queued, or may shake hands. It has one turn a round,
@@ -626,6 +656,7 @@ impl<'a, S> Worker<'a, S> {
         let desk = &mut self.desk;
         self.trims.note_close(desk.now.tick);
         slot.conn.cut(reason, desk.now, &desk.around.cx);
+        slot.film(desk.around.cx.tally, FilmEvent::Closed);
         desk.forget(key);
         desk.around.cx.tally.add(Counter::ConnectionsClosed, 1);
         desk.around.cx.links.closing(slot.socket.as_fd().as_raw_fd());

@@ -12,11 +12,12 @@ use crate::disk::{
     waiters::{Sequence, Waiters},
 };
 use crate::drive::{
+    film,
     ledger::Spent,
     perform::{self, Below, timed},
 };
-use regatta_metrics::{Counter, Tally};
-use regatta_op::{Abandoned, OpenReq, ReadReq, Ticket};
+use regatta_metrics::{Counter, FilmEvent, FilmSubject, Tally};
+use regatta_op::{Abandoned, OpKind, OpenReq, ReadReq, Ticket};
 use regatta_sys::{FileSystem, OpenResult, Read, StaticFile, clock};
 use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 
@@ -80,6 +81,15 @@ pub enum Purpose {
 }
 
 impl Purpose {
+    /// The operation, as a film names it.
+    const fn operation(self) -> OpKind {
+        match self {
+            Self::Open(_) | Self::Shared(_) => OpKind::Open,
+            Self::Read(_) => OpKind::Read,
+            Self::Prefetch => OpKind::Send,
+        }
+    }
+
     /// The ticket of the operation; a `Send` has none.
     #[must_use]
     pub const fn ticket(self) -> Option<Ticket> {
@@ -105,13 +115,25 @@ pub struct HelperJob {
     lost: u8,
     /// Time at which it was queued or assigned to a helper, by the precise clock.
     since: u64,
+    /// The connection, for a film.
+    filmed: Option<FilmSubject>,
 }
 
 impl HelperJob {
     /// A task that has not been queued yet.
     #[must_use]
     pub fn new(key: u64, purpose: Purpose, task: HelperTask) -> Self {
-        Self { key, purpose, task, sequence: Sequence::default(), lost: 0, since: clock::nanos() }
+        let (sequence, lost, filmed) = (Sequence::default(), 0, None);
+        Self { key, purpose, task, sequence, lost, since: clock::nanos(), filmed }
+    }
+}
+
+impl HelperJob {
+    /// Writes a record of its helper, if a film was made when it was queued.
+    fn film(&self, tally: Tally<'_>, helper: usize, event: fn(OpKind) -> FilmEvent) {
+        if let Some(subject) = self.filmed {
+            film::write_helper(tally, subject, helper, event(self.purpose.operation()));
+        }
     }
 }
 
@@ -294,6 +316,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
             },
             1,
         );
+        job.filmed = film::is_on(self.tally).then(film::subject);
         job.sequence = self.waiters.add(job.key, job.purpose.ticket());
         if self.queue.is_empty() {
             self.queued_since = job.since;
@@ -357,6 +380,9 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
                 continue;
             };
             self.tally.add(Counter::HelperCompletions, 1);
+            if let Some(job) = &job {
+                job.film(self.tally, helper, FilmEvent::HelperEnds);
+            }
             let now = clock::nanos();
             if self.has_left(helper) || self.counted() > self.limits.helpers_max {
                 self.stop(IdleHelper { helper, since: now }, now);
@@ -439,6 +465,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
         self.count -= 1;
         self.pool.stop(helper);
         let mut job = job?;
+        job.film(self.tally, helper, FilmEvent::HelperEnds);
         job.lost += 1;
         if job.lost < LOST_MAX {
             job.since = clock::nanos();
@@ -471,6 +498,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
                     self.work.assigned += 1;
                     self.work.waited_ns += waited;
                     job.since = now;
+                    job.film(self.tally, helper, FilmEvent::HelperBegins);
                     self.busy[helper] = Some(job);
                 }
                 Err(_) => {

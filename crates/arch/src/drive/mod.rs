@@ -1,7 +1,9 @@
 //! Parts shared by all ways to execute operations: system calls, turns, and the ledger of stalls.
+pub mod film;
 pub mod ledger;
 pub mod perform;
 
+use regatta_metrics::TurnEnd;
 use regatta_op::{CloseReason, OpKind};
 use regatta_origin::{Cx, Link};
 use regatta_sys::{StaticFile, wait::Interest};
@@ -24,4 +26,21 @@ pub enum Turn {
     Again,
     /// The conversation is over.
     Closed(CloseReason),
+}
+
+impl Turn {
+    /// Reason for the end, as a film shows it. `on_disk`: an operation is pending there.
+    pub(crate) const fn end(self, on_disk: bool) -> TurnEnd {
+        match self {
+            // Protocols with streams also receive while the disk is at work.
+            Self::Wait(Interest { write: false, .. }) if on_disk => TurnEnd::Disk,
+            Self::Wait(_) => TurnEnd::Client,
+            Self::Parked if on_disk => TurnEnd::Disk,
+            // A user thread lets others go first.
+            Self::Parked => TurnEnd::Turn,
+            Self::Left(_) => TurnEnd::Stage,
+            Self::Again => TurnEnd::Turn,
+            Self::Closed(_) => TurnEnd::Close,
+        }
+    }
 }

@@ -21,7 +21,6 @@ use crate::{
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, CloseReason, Done, Op};
-use regatta_origin::Protocol as _;
 use regatta_sys::{
     clock,
     socket::unread_bytes,
@@ -235,7 +234,7 @@ impl<'a, P: Poller> Dispatch<'a, P> {
             Err(TransferFailure::WouldBlock) => return false,
         };
         slot.drive.recv = false;
-        slot.conn.complete(Done::Recv(received), desk.now, &desk.around.cx);
+        slot.complete(Done::Recv(received), desk.now, &desk.around.cx);
         true
     }
 
@@ -297,10 +296,10 @@ impl<'a, P: Poller> Dispatch<'a, P> {
         let (slot, desk) = self.worker.turn(key)?;
         let begun = desk.begin(slot, false);
         let wants = loop {
-            match slot.conn.next_op() {
+            match slot.next_op(desk.around.cx.tally) {
                 Some(Op::Shut) => {
                     perform::shut(&slot.socket);
-                    slot.conn.complete(Done::Shut, desk.now, &desk.around.cx);
+                    slot.complete(Done::Shut, desk.now, &desk.around.cx);
                 }
                 Some(Op::Close(reason)) => break Wants::Close(reason),
                 Some(Op::Recv) => {

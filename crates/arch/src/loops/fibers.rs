@@ -13,7 +13,10 @@ mod task;
 pub use state::State;
 pub use task::{Completed, FiberTask, Fibered, run_task};
 
-use crate::drive::perform::{Below, SendBy};
+use crate::drive::{
+    film,
+    perform::{Below, SendBy},
+};
 use crate::loops::tasks::TaskTable;
 use life::Thread;
 use regatta_sys::{
@@ -103,7 +106,14 @@ fn schedule<'s, 'a: 's, P: Poller>(
                 fibers.start(life)?;
                 *started += 1;
             }
+            let filmed = film::is_on(state.borrow().tally());
+            if filmed {
+                film::set_unit(at + 1);
+            }
             fibers.resume(at, Wake::Go);
+            if filmed {
+                film::set_unit(0);
+            }
             if runs.is_multiple_of(RUNS_PER_MEASURE) {
                 state.borrow().used(fibers.stack_bytes_touched(at));
             }

@@ -18,7 +18,7 @@ fn bad_usage(args: &[&str], words: &[&str]) -> Said {
 
 pub(crate) fn help_of_every_command() {
     let said = ends_with(0, &["--help"]);
-    for command in ["serve", "architectures", "check", "explain", "top", "password"] {
+    for command in ["serve", "architectures", "check", "explain", "top", "film", "password"] {
         assert!(said.stdout.contains(command), "{said:?}");
         let help = ends_with(0, &[command, "--help"]);
         let example = format!("regatta {command}");

@@ -69,6 +69,13 @@ pub(crate) fn shared_and_writable(pid: u32) -> BTreeSet<String> {
     shared.map(|row| row.get(5).copied().unwrap_or_default().to_owned()).collect()
 }
 
+/// Fails unless a process shares with others nothing but counters, and memory for films.
+#[track_caller]
+pub(crate) fn shares_only_counters(pid: u32) {
+    let shared: Vec<String> = shared_and_writable(pid).into_iter().collect();
+    assert_eq!(shared, ["/memfd:regatta-arena", "/memfd:regatta-film"]);
+}
+
 /// Processors that this process, and a server that it starts, may keep busy.
 pub(crate) fn processors_at_once() -> usize {
     let quota =

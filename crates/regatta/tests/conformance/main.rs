@@ -38,6 +38,7 @@ mod equality;
 mod faults;
 mod fibers;
 mod fields;
+mod film;
 mod flash;
 use regatta_testkit::folder;
 mod framing;

@@ -42,6 +42,7 @@ const ALWAYS: Set = cases! {
         long_listings_have_pages;
     counters: of_replies of_the_cache of_the_ends_of_connections of_a_worker_that_died
         calls_of_a_hit;
+    film: shows_what_a_request_passes;
     deploys: by_a_link by_moving rules_belong_to_the_root what_is_new_is_waited_for
         a_new_worker_has_the_new_root;
     fields: of_every_file tags_tell_files_apart copies_have_equal_tags tags_are_of_the_content
@@ -211,6 +212,7 @@ const TOGETHER: Set = if EVERY_CASE {
         bodies: every_size_on_its_own_connection body_that_stops;
         closing: half_closed_pipeline_is_answered aborts_leave_nothing_open;
         counters: of_replies of_the_ends_of_connections;
+        film: shows_what_a_request_passes;
         life: idle_ends_promptly transfers_are_completed requests_in_progress_are_answered
             drain_has_a_deadline quit_ends_at_once a_killed_worker_is_replaced
             a_killed_master_leaves_nothing;
@@ -513,6 +515,7 @@ const TESTS: Tests = cases! {
         findings_on_certificates_have_positions a_server_of_https_alone_says_where_it_listens;
     counters: top_of_another_process top_of_a_pipeline top_on_a_page;
     equality: every_variant_answers_the_same every_variant_counts_the_same;
+    film: one_film_at_a_time_and_a_page_by_default;
     hosts: a_fault_below_one_root_is_its_hosts_alone a_lookup_that_hangs_holds_up_no_other_root
         check_and_explain_know_hosts;
     master: it_says_where_it_listens_serves_and_leaves_nothing_behind

@@ -2,7 +2,7 @@
 //! counters, and nothing else.
 
 use crate::config::printed;
-use crate::inspect::{listeners, owners, shared_and_writable, tasks};
+use crate::inspect::{listeners, owners, shares_only_counters, tasks};
 use crate::prelude::*;
 
 fn start(settings: &[&str]) -> Server {
@@ -122,9 +122,7 @@ pub(crate) fn counters_are_all_they_share() {
     let server = start(&["event.processes=3"]);
     let clients = spread(&server);
     for pid in server.workers() {
-        let shared = shared_and_writable(pid);
-        assert!(shared.iter().all(|name| name == "/memfd:regatta-arena"), "{shared:?}");
-        assert_eq!(shared.len(), 1);
+        shares_only_counters(pid);
     }
     // Each has a separate cache and separate counters.
     let top = server.top();

@@ -36,8 +36,7 @@ pub(crate) fn processes_are_those_of_connections(variant: &Variant) {
     assert!(server.processes().into_iter().all(|pid| inspect::tasks(pid) == 1));
     let listeners: BTreeSet<_> = workers.iter().map(|pid| inspect::listeners(*pid)).collect();
     assert_eq!(listeners.len(), 1, "{listeners:?}");
-    let shared = inspect::shared_and_writable(workers[0]);
-    assert_eq!(shared.len(), 1, "the counters: {shared:?}");
+    inspect::shares_only_counters(workers[0]);
     let mut sixth = server.waiting_client("/small.txt", "there is no process for a sixth");
     drop(clients.pop());
     sixth.answer("GET").expect(200);

@@ -25,10 +25,10 @@ use crate::{
     tls::TlsFront,
 };
 use regatta_arch::{
-    Env, FolderLister, Units, layout::ListenPlace, options::Settings, releases::Releases,
-    shared::SharedState,
+    Env, FolderLister, Units, drive::film, layout::ListenPlace, options::Settings,
+    releases::Releases, shared::SharedState,
 };
-use regatta_metrics::Arena;
+use regatta_metrics::{Arena, Film};
 use regatta_origin::{BodyFiles, Deriver, ListenerClass, Site, TagFacts};
 use regatta_sys::{
     Bell, OpenRules, StaticFile, clock,
@@ -39,7 +39,14 @@ use regatta_sys::{
     simulated_disk::{self, Model},
     socket::Place,
 };
-use std::{fs::File, io, mem, os::fd::OwnedFd, path::Path, process, sync::Arc};
+use std::{
+    fs::File,
+    io, mem,
+    os::fd::OwnedFd,
+    path::Path,
+    process,
+    sync::{Arc, OnceLock},
+};
 
 /// The purpose of the preparation.
 #[derive(Debug)]
@@ -245,12 +252,23 @@ fn sites(
     (wanted, Arc::new(builder), site)
 }
 
+/// Makes the memory of films, once for all generations of this process. Untouched memory costs
+/// nothing; a server that gets none cannot be filmed.
+fn keep_film() {
+    static MEMORY: OnceLock<Option<SharedWords>> = OnceLock::new();
+    let make = || shm::create_named(shm::FILM_NAME, Film::WORDS).ok();
+    if let Some(memory) = MEMORY.get_or_init(make) {
+        film::keep(memory.words());
+    }
+}
+
 /// Makes the counters, which begin with the counts of earlier generations.
 fn counters(
     config: &Config,
     generations: &mut Generations,
     tries: bool,
 ) -> io::Result<(SharedWords, Arena<'static>)> {
+    keep_film();
     let slots = config.layout.slots();
     let shared = shm::create(Arena::count_words(slots))?;
     let arena = Arena::create(shared.words(), slots);

@@ -3,10 +3,10 @@
 //! Counters are in memory that every process of a server has open, so they are found below `/proc`.
 use super::{FAILED, Server, USAGE, processes};
 use crate::{Failure, UsageFault, WorkFault, handover::INHERIT};
-use regatta_metrics::{self as metrics, Arena, ArenaView, ControlView, Phase};
+use regatta_metrics::{self as metrics, Arena, ArenaView, ControlView, Film, Phase};
 use regatta_sys::{
     process,
-    shm::{self, Foreign},
+    shm::{self, Foreign, Writable},
     terminal::COLUMNS,
 };
 use std::{
@@ -37,6 +37,8 @@ pub enum FindError {
     Counters(u32, metrics::ArenaError),
     /// A process, and the master that its counters name, which does not have them.
     Stray(u32, u32),
+    /// The server with this process has no memory for films.
+    NoFilm(u32),
     /// Their processes and descriptions.
     Several(Vec<(u32, String)>),
     /// No server runs.
@@ -73,6 +75,11 @@ impl fmt::Display for FindError {
             Self::Stray(pid, master) => write!(
                 f,
                 "process {pid} has counters that are not those of process {master}, as they say"
+            ),
+            Self::NoFilm(pid) => write!(
+                f,
+                "process {pid} cannot be filmed: it is of another build, or had no memory for it \
+                 at its start"
             ),
             Self::Several(servers) => {
                 f.write_str("several servers are running; choose one with --pid:")?;
@@ -112,6 +119,41 @@ impl Running {
 pub(super) fn attach(pid: Option<u32>) -> Result<Server, FindError> {
     let running = find(pid)?;
     Ok(Server::new(running.arena()?, running.pid))
+}
+
+/// Memory of a running server in which a film is made.
+pub(crate) struct Filmable {
+    /// Process of its master.
+    pub(crate) pid: u32,
+    /// Counters of its latest generation.
+    pub(crate) arena: Arena<'static>,
+    pub(crate) film: Film<'static>,
+    /// Memory of the film, which is locked while one is made.
+    pub(crate) memory: Writable,
+}
+
+/// Memory for a film of the server with this process, or of the only one that this user may mean.
+pub(crate) fn attach_to_film(pid: Option<u32>) -> Result<Filmable, Failure> {
+    let failed = |error: FindError| error.failure();
+    let Running { pid, uid, .. } = find(pid).map_err(failed)?;
+    let words = |name| {
+        let all = shm::attach_to_write(pid, name).map_err(FindError::Memory)?;
+        Ok(all.into_iter().filter(|memory| memory.uid == uid).collect::<Vec<_>>())
+    };
+    let films = match words(shm::FILM_NAME) {
+        Err(FindError::Memory(shm::AttachError::NotAServer(_))) => Vec::new(),
+        films => films.map_err(failed)?,
+    };
+    let film = films.into_iter().find_map(|memory| Some((Film::attach(memory.words)?, memory)));
+    let (film, memory) = film.ok_or(FindError::NoFilm(pid)).map_err(failed)?;
+    let arenas = words(shm::NAME).map_err(failed)?;
+    let arenas = arenas.into_iter().map(|memory| Arena::attach_to_film(memory.words));
+    let mut fault = FindError::NoFilm(pid);
+    let latest = arenas
+        .filter_map(|arena| arena.map_err(|error| fault = FindError::Counters(pid, error)).ok())
+        .max_by_key(|arena| arena.generation());
+    let arena = latest.ok_or(fault).map_err(failed)?;
+    Ok(Filmable { pid, arena, film, memory })
 }
 
 impl Server {

@@ -13,7 +13,6 @@ use crate::{
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Done, Tick, Ticket};
-use regatta_origin::Protocol as _;
 use regatta_sys::{Read, clock, thread::cpu_nanos};
 use std::{collections::VecDeque, time::Duration};
 
@@ -139,7 +138,7 @@ impl<'a> PollerThread<'a> {
             unblock(slot);
             for (ticket, (buffer, read)) in reads {
                 let done = Done::Read(ticket, buffer, read);
-                slot.conn.complete(done, desk.now, &desk.around.cx);
+                slot.complete(done, desk.now, &desk.around.cx);
             }
         }
         self.asked.borrow_mut().clear();

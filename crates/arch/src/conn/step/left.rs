@@ -1,6 +1,7 @@
 //! Work that a turn leaves to another stage, and with which the turn of that stage begins.
 use super::{Io, ReadySlot, on_disk, park};
 use crate::drive::{FileCx, Turn};
+use regatta_metrics::FilmEvent;
 use regatta_op::{Done, Now, Op, OpKind, Outbox, Tick, Ticket};
 use regatta_origin::Protocol as _;
 use regatta_sys::{Read, StaticFile};
@@ -111,7 +112,7 @@ impl Left {
     /// sent is completed nevertheless: the response is in the peer's hands.
     pub fn settle(self, slot: &mut ReadySlot, now: Now, cx: &FileCx<'_>) {
         if let Self::Sent(outbox, bytes) = self {
-            slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
+            slot.complete(Done::Send(outbox, Ok(bytes)), now, cx);
         }
     }
 }
@@ -204,14 +205,18 @@ pub(super) fn begin(
     now: Now,
     cx: &FileCx<'_>,
 ) -> Option<Turn> {
-    match io.first.take()? {
+    let first = io.first.take()?;
+    if let Left::Op(op) = &first {
+        slot.film(cx.tally, FilmEvent::Issued(op.kind()));
+    }
+    match first {
         Left::Received(bytes) => {
-            slot.conn.complete(Done::Recv(Ok(&bytes)), now, cx);
+            slot.complete(Done::Recv(Ok(&bytes)), now, cx);
             cx.scratch.give_buffer(bytes);
         }
-        Left::Sent(outbox, bytes) => slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx),
+        Left::Sent(outbox, bytes) => slot.complete(Done::Send(outbox, Ok(bytes)), now, cx),
         Left::Read(ticket, (buffer, read)) => {
-            slot.conn.complete(Done::Read(ticket, buffer, read), now, cx);
+            slot.complete(Done::Read(ticket, buffer, read), now, cx);
         }
         Left::Spare(buffer) => cx.scratch.give_buffer(buffer),
         // It is sent as soon as it may be.

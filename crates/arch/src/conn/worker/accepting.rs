@@ -8,7 +8,7 @@ use crate::{
     },
     drive::FileLink,
 };
-use regatta_metrics::Counter;
+use regatta_metrics::{Counter, FilmEvent};
 use regatta_op::CloseReason;
 use regatta_origin::{Peer, Protocol as _};
 use regatta_sys::{socket, wait::Poller};
@@ -195,6 +195,8 @@ impl<'a, S> Worker<'a, S> {
         let shaking = conn.is_shaking_hands();
         // All connections that will be sealed begin with a handshake.
         let weight = if shaking { SEALED_WEIGHT } else { 1 };
-        self.slots.insert(ConnSlot { shaking, weight, ..ConnSlot::new(conn, socket, drive) })
+        let slot = ConnSlot { shaking, weight, ..ConnSlot::new(conn, socket, drive) };
+        slot.film(cx.tally, FilmEvent::Accepted);
+        self.slots.insert(slot)
     }
 }

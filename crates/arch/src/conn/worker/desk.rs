@@ -11,7 +11,7 @@ use crate::{
         ledger::{Round, Spent, enter, enter_round},
     },
 };
-use regatta_metrics::{Counter, Histogram};
+use regatta_metrics::{Counter, FilmEvent, Histogram};
 use regatta_op::{CloseReason, Now, Tick};
 use regatta_origin::Protocol as _;
 use regatta_sys::{clock, socket};
@@ -84,6 +84,7 @@ impl<'a> Desk<'a> {
         // The precise clock costs more than anything else here: it is read for a sample, and by
         // whoever touches the disk.
         self.turns = self.turns.wrapping_add(1);
+        slot.film(self.around.cx.tally, FilmEvent::TurnBegins);
         let started = self.turns.is_multiple_of(TURNS_PER_SAMPLE).then(clock::nanos);
         self.sample_due |= started.is_some();
         if readable {
@@ -115,6 +116,7 @@ impl<'a> Desk<'a> {
         blocking: bool,
     ) {
         let cx = &self.around.cx;
+        slot.film(cx.tally, FilmEvent::TurnEnds(turn.end(slot.pending > 0)));
         if let Begun(Some(started)) = begun {
             cx.tally.record(Histogram::TurnNs, clock::nanos() - started);
         }

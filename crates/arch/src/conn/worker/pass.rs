@@ -2,7 +2,8 @@
 //! way as a value. Dispatchers lend connections to threads of a pool, stages of a pipeline pass
 //! them on, and schedulers of fibers steal them.
 use super::{ConnSlot, Worker};
-use crate::drive::FileLink;
+use crate::drive::{FileLink, film};
+use regatta_metrics::{FilmEvent, FilmSubject, TurnEnd};
 use regatta_op::Tick;
 use regatta_origin::Protocol as _;
 use regatta_sys::socket::Connection;
@@ -26,6 +27,11 @@ impl Passed {
     #[must_use]
     pub const fn socket(&self) -> &Connection {
         &self.socket
+    }
+
+    /// The connection, for records of a film.
+    pub(crate) fn subject(&self) -> FilmSubject {
+        film::subject_of(&self.conn, &self.socket)
     }
 
     /// True if received bytes may continue its handshake.
@@ -103,6 +109,7 @@ impl<S> Worker<'_, S> {
         debug_assert!(self.desk.around.shared.is_none(), "processes pass no connections");
         let mut slot = self.slots.remove(key)?;
         slot.has_shaken_hands();
+        slot.film(self.desk.around.cx.tally, FilmEvent::TurnEnds(TurnEnd::Stage));
         let ConnSlot { conn, socket, pending, queued, shaking, weight, drive, timed_from, .. } =
             slot;
         debug_assert!(pending == 0 && !queued, "{pending} operations are pending, or a turn is");

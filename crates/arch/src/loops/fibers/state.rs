@@ -142,7 +142,7 @@ impl<'a, P: Poller> State<'a, P> {
         }
     }
 
-    fn tally(&self) -> Tally<'a> {
+    pub(super) fn tally(&self) -> Tally<'a> {
         self.worker.around().cx.tally
     }
 
@@ -269,12 +269,12 @@ impl<'a, P: Poller> State<'a, P> {
     /// Returns what a connection wants done.
     pub(super) fn next(&mut self, key: u64) -> Next {
         let by_helper = self.rules.send.is_some();
-        let Some(slot) = self.worker.slot(key) else { return Next::Gone };
+        let Some((slot, desk)) = self.worker.turn(key) else { return Next::Gone };
         if let Some(op) = slot.drive.next.take() {
             return Next::Op(*op);
         }
         loop {
-            match slot.conn.next_op() {
+            match slot.next_op(desk.around.cx.tally) {
                 Some(Op::Send(outbox)) => slot.drive.send = Some(outbox),
                 Some(Op::Recv) => slot.drive.recv = true,
                 Some(op) => return Next::Op(op),
@@ -286,7 +286,7 @@ impl<'a, P: Poller> State<'a, P> {
 
     pub(super) fn complete(&mut self, key: u64, done: Done<'_, StaticFile>) {
         if let Some((slot, desk)) = self.worker.turn(key) {
-            slot.conn.complete(done, desk.now, &desk.around.cx);
+            slot.complete(done, desk.now, &desk.around.cx);
         }
     }
 
@@ -322,9 +322,10 @@ impl<'a, P: Poller> State<'a, P> {
 
     /// Gives a read to the helpers; without any, reads, and all user threads wait for it.
     pub(super) fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) {
-        if self.rules.helpers_read && self.worker.slot(key).is_some() {
+        let slot = self.worker.slot(key).filter(|_| self.rules.helpers_read);
+        if let Some(subject) = slot.map(|slot| slot.subject()) {
             let number = self.begins_on_disk(key, ticket);
-            self.submit(FiberTask::Read { key, number, ticket, req });
+            self.submit(FiberTask::Read { key, number, ticket, req, subject });
             return self.tally().add(Counter::HelperTasksRead, 1);
         }
         let (buffer, read) = self.spending(|spent| timed(&mut spent.read, || perform::read(req)));
@@ -344,7 +345,7 @@ impl<'a, P: Poller> State<'a, P> {
         let Err(task) = self.hands.submit(task, self.tally()) else { return };
         let fault = Fault::Other(NO_ROOM);
         self.completed(match task {
-            FiberTask::Read { key, number, ticket, req } => {
+            FiberTask::Read { key, number, ticket, req, .. } => {
                 Completed::Read { key, number, ticket, read: (req.buffer, Err(fault)) }
             }
             FiberTask::Send { passed, drive, outbox, .. } => {
@@ -639,7 +640,7 @@ impl<'a, P: Poller> State<'a, P> {
             // Whether the peer has had its time is for the deadline to say.
             Err(TransferFailure::WouldBlock) => return slot.drive.send = Some(outbox),
         };
-        slot.conn.complete(Done::Send(outbox, sent), now, cx);
+        slot.complete(Done::Send(outbox, sent), now, cx);
     }
 
     /// Does what the worker says.
@@ -753,12 +754,12 @@ fn send(slot: &mut FiberedSlot, desk: &Desk<'_>, running: &mut Running) -> bool 
             return false;
         }
         Err(TransferFailure::Fault(fault)) => {
-            slot.conn.complete(Done::Send(outbox, Err(fault)), now, cx)
+            slot.complete(Done::Send(outbox, Err(fault)), now, cx)
         }
         Ok(bytes) => {
             *most = most.saturating_sub(bytes * u64::from(slot.weight));
             let is_over = outbox.is_empty();
-            slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
+            slot.complete(Done::Send(outbox, Ok(bytes)), now, cx);
             let deadline = slot.conn.deadline();
             if !is_over && deadline <= now.tick {
                 // There was room, and others held the scheduler up: the peer's window begins now.
@@ -779,6 +780,6 @@ fn receive(slot: &mut FiberedSlot, desk: &Desk<'_>, buffer: &mut [u8]) -> bool {
         Ok(n) => Ok(&buffer[..n]),
     };
     slot.drive.recv = false;
-    slot.conn.complete(Done::Recv(received), now, cx);
+    slot.complete(Done::Recv(received), now, cx);
     true
 }

@@ -2,12 +2,12 @@
 use crate::{
     conn::worker::{ConnSlot, Passed},
     drive::{
-        Turn,
+        Turn, film,
         perform::{self, SendBy, TransferFailure},
     },
 };
-use regatta_metrics::Tally;
-use regatta_op::{Abandoned, Op, Outbox, ReadReq, Ticket};
+use regatta_metrics::{FilmEvent, FilmSubject, Tally};
+use regatta_op::{Abandoned, Op, OpKind, Outbox, ReadReq, Ticket};
 use regatta_sys::{Read, StaticFile, clock, wait::Interest};
 
 /// Whether a connection waits to shake hands, or may.
@@ -120,6 +120,8 @@ pub enum FiberTask {
         ticket: Ticket,
         /// Range to read.
         req: ReadReq<StaticFile>,
+        /// The connection, for a film.
+        subject: FilmSubject,
     },
     /// Send on the socket of a connection that has been lent.
     Send {
@@ -166,8 +168,18 @@ pub enum Completed {
 
 /// Runs a task in a helper, which sends in the way `by`.
 pub fn run_task(task: FiberTask, by: SendBy, tally: Tally<'_>) -> Completed {
-    match task {
-        FiberTask::Read { key, number, ticket, req } => {
+    let (subject, kind) = match &task {
+        FiberTask::Read { subject, .. } => (*subject, OpKind::Read),
+        FiberTask::Send { passed, .. } => (passed.subject(), OpKind::Send),
+    };
+    let filmed = |event: fn(OpKind) -> FilmEvent| {
+        if film::is_on(tally) {
+            film::write(tally, subject, event(kind));
+        }
+    };
+    filmed(FilmEvent::HelperBegins);
+    let done = match task {
+        FiberTask::Read { key, number, ticket, req, .. } => {
             Completed::Read { key, number, ticket, read: perform::read(req) }
         }
         FiberTask::Send { passed, drive, mut outbox, since } => {
@@ -175,5 +187,7 @@ pub fn run_task(task: FiberTask, by: SendBy, tally: Tally<'_>) -> Completed {
             let sent = perform::send_in_helper(passed.socket(), &mut outbox, by, tally);
             Completed::Send { passed, drive, outbox, waited_ms, sent }
         }
-    }
+    };
+    filmed(FilmEvent::HelperEnds);
+    done
 }
