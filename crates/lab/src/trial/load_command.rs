@@ -172,7 +172,8 @@ impl Bench<'_> {
     pub(super) fn serve(&self, wanted: Wanted, cell: &Cell) -> Result<Served<'_>, String> {
         let host: IpAddr = self.far.map_or(Ipv4Addr::LOCALHOST.into(), Far::near);
         let (scratch, programs, stop) = (self.scratch.as_path(), self.programs, self.stop);
-        let site = Site { scratch, programs, host, stop };
+        let has_siblings = self.beside.is_some();
+        let site = Site { scratch, programs, has_siblings, host, stop };
         Served::start(wanted, || self.rooms.enter(cell), site)
     }
 
