@@ -124,28 +124,45 @@ impl<S> ConnSlot<S> {
         film::subject_of(&self.conn, &self.socket)
     }
 
-    /// Writes a record for a film, if one is made.
+    /// Writes a record, if a film is made.
     #[inline(always)]
     pub(crate) fn film(&self, tally: Tally<'_>, event: FilmEvent) {
         if film::is_on(tally) {
-            film::write(tally, self.subject(), event);
+            self.write(tally, event);
         }
+    }
+
+    /// Writes a record, far from the code of a reply.
+    #[cold]
+    #[inline(never)]
+    fn write(&self, tally: Tally<'_>, event: FilmEvent) {
+        film::write(tally, self.subject(), event);
     }
 
     /// The next operation that the connection asks for.
     #[inline(always)]
     pub fn next_op(&mut self, tally: Tally<'_>) -> Option<Op<StaticFile>> {
         let op = self.conn.next_op();
-        if let Some(op) = &op {
-            self.film(tally, FilmEvent::Issued(op.kind()));
-        }
+        self.film_issued(tally, op.as_ref());
         op
+    }
+
+    /// Writes a record of an operation that it asks for, if a film is made.
+    #[inline(always)]
+    pub(crate) fn film_issued(&self, tally: Tally<'_>, op: Option<&Op<StaticFile>>) {
+        if film::is_on(tally)
+            && let Some(op) = op
+        {
+            self.write(tally, FilmEvent::Issued(op.kind()));
+        }
     }
 
     /// Completes an operation.
     #[inline(always)]
     pub fn complete(&mut self, done: Done<'_, StaticFile>, now: Now, cx: &FileCx<'_>) {
-        self.film(cx.tally, FilmEvent::Done(done.kind()));
+        if film::is_on(cx.tally) {
+            self.write(cx.tally, FilmEvent::Done(done.kind()));
+        }
         self.conn.complete(done, now, cx);
     }
 
