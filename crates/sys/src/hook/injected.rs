@@ -4,7 +4,7 @@ use crate::{Root, shm};
 use rustix::{
     fs::{AtFlags, statat},
     io::Errno,
-    process::{Pid, Signal, getpid, kill_process, nice, test_kill_process},
+    process::{Pid, Signal, getpid, kill_process, test_kill_process},
 };
 use std::{
     fmt,
@@ -189,8 +189,6 @@ pub fn hang_in_visit() {
     let Some(Plan { spin_at_visit, sleep_at_visit, .. }) = PLAN.get() else { return };
     let visit = VISITS.fetch_add(1, Relaxed) + 1;
     if visit == *spin_at_visit {
-        // Other tests continue meanwhile. Where that is forbidden, they take longer.
-        let _ = nice(19);
         loop {
             hint::spin_loop();
         }
