@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn servers_that_run_at_once_have_files_of_their_own() {
         use std::os::unix::fs::MetadataExt as _;
-        let folder = crate::folder::Folder::new("lab-test");
+        let folder = Folder::new("lab-test");
         let program = folder.join("regatta");
         fs::write(&program, "one build").unwrap();
         let [one, other] = ["0", "1"].map(|at| {
