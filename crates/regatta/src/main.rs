@@ -516,8 +516,7 @@ fn write_film(options: &FilmOptions, out: Option<PathBuf>) -> Result<u8, Failure
 /// Form of a film by its name, or JSON.
 fn film_form(name: &str, json: bool) -> FilmForm {
     match name {
-        _ if json => FilmForm::Json,
-        "json" => FilmForm::Json,
+        name if json || name == "json" => FilmForm::Json,
         "trace-event" => FilmForm::TraceEvent,
         _ => FilmForm::Page,
     }

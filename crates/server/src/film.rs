@@ -11,9 +11,8 @@ mod trace;
 use crate::{Failure, UsageFault, WorkFault, top};
 use regatta_metrics::{FilmReader, FilmThread};
 use regatta_sys::clock;
-pub(crate) use scene::FORMAT;
 use scene::{Footage, Scene};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{
     collections::BTreeSet,
     fmt, fs, io,
@@ -168,15 +167,5 @@ fn page(mut scenes: Vec<Scene>) -> String {
 
 /// Scenes as JSON, one in a line.
 fn lines(scenes: &[Scene]) -> String {
-    let line = |scene: &Scene| {
-        let value = serde_json::to_value(scene)
-            .unwrap_or_else(|error| json!({ "format": FORMAT, "error": error.to_string() }));
-        format!("{value}\n")
-    };
-    scenes.iter().map(line).collect()
-}
-
-/// A JSON document on one line.
-fn line(value: &Value) -> String {
-    format!("{value}\n")
+    scenes.iter().map(|scene| format!("{}\n", json!(scene))).collect()
 }

@@ -195,9 +195,18 @@ pub struct Foreign {
 /// # Errors
 /// The process does not exist, is not a server, or may not be read.
 pub fn attach_all(pid: u32) -> Result<Vec<Foreign>, AttachError> {
+    map_all(pid, NAME, map_foreign)
+}
+
+/// Maps all memory of this name that a process has.
+fn map_all<T>(
+    pid: u32,
+    name: &str,
+    map: impl Fn(&Path) -> io::Result<T>,
+) -> Result<Vec<T>, AttachError> {
     let mut all = Vec::new();
-    for (path, _) in find_all(pid, NAME)? {
-        all.extend(if_there(map_foreign(&path)).map_err(|error| fault(pid, error))?);
+    for (path, _) in find_all(pid, name)? {
+        all.extend(if_there(map(&path)).map_err(|error| fault(pid, error))?);
     }
     if all.is_empty() { Err(AttachError::NotAServer(pid)) } else { Ok(all) }
 }
@@ -232,16 +241,11 @@ impl Writable {
 /// # Errors
 /// As [`attach_all`].
 pub fn attach_to_write(pid: u32, name: &str) -> Result<Vec<Writable>, AttachError> {
-    let mut all = Vec::new();
-    for (path, _) in find_all(pid, name)? {
-        let shared = || -> io::Result<Writable> {
-            let (fd, stat) = open_foreign(&path, OFlags::RDWR)?;
-            let words = map(fd.as_fd(), sealed_bytes(fd.as_fd())?, MapFlags::SHARED)?;
-            Ok(Writable { words, uid: stat.st_uid, fd })
-        };
-        all.extend(if_there(shared()).map_err(|error| fault(pid, error))?);
-    }
-    if all.is_empty() { Err(AttachError::NotAServer(pid)) } else { Ok(all) }
+    map_all(pid, name, |path| {
+        let (fd, stat) = open_foreign(path, OFlags::RDWR)?;
+        let words = map(fd.as_fd(), sealed_bytes(fd.as_fd())?, MapFlags::SHARED)?;
+        Ok(Writable { words, uid: stat.st_uid, fd })
+    })
 }
 
 /// Device and inode of each memory that [`attach_all`] would map. Mappings stay, so a repeated

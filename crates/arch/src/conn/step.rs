@@ -466,9 +466,7 @@ fn advance<const RING: bool>(
             }
             continue;
         }
-        // An operation is large: it stays where it is made.
-        let mut op = if asks && !only_sends { slot.conn.next_op() } else { None };
-        slot.film_issued(cx.tally, op.as_ref());
+        let mut op = if asks && !only_sends { slot.next_op(cx.tally) } else { None };
         if op.is_none() {
             op = slot.drive.take_send(io).map(Op::Send);
         }
@@ -627,10 +625,7 @@ fn receive<const RING: bool>(
         Ok(bytes) if !bytes.is_empty() && left::leaves_received(slot, io.rules.leaves) => {
             io.left = Some(Io::leave_received(bytes, cx));
         }
-        _ => {
-            slot.film(cx.tally, FilmEvent::Done(OpKind::Recv));
-            slot.conn.complete(Done::Recv(received), now, cx);
-        }
+        _ => slot.complete(Done::Recv(received), now, cx),
     }
     true
 }
@@ -705,8 +700,7 @@ fn send<const RING: bool>(
                 io.left = Some(Left::Sent(outbox, bytes));
                 return Some(Turn::Left(OpKind::Recv));
             }
-            slot.film(cx.tally, FilmEvent::Done(OpKind::Send));
-            slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
+            slot.complete(Done::Send(outbox, Ok(bytes)), now, cx);
             if !is_over && slot.conn.deadline() <= now.tick {
                 sent_late(slot, key, io, now, cx);
             }

@@ -143,26 +143,16 @@ impl<S> ConnSlot<S> {
     #[inline(always)]
     pub fn next_op(&mut self, tally: Tally<'_>) -> Option<Op<StaticFile>> {
         let op = self.conn.next_op();
-        self.film_issued(tally, op.as_ref());
-        op
-    }
-
-    /// Writes a record of an operation that it asks for, if a film is made.
-    #[inline(always)]
-    pub(crate) fn film_issued(&self, tally: Tally<'_>, op: Option<&Op<StaticFile>>) {
-        if film::is_on(tally)
-            && let Some(op) = op
-        {
-            self.write(tally, FilmEvent::Issued(op.kind()));
+        if let Some(op) = &op {
+            self.film(tally, FilmEvent::Issued(op.kind()));
         }
+        op
     }
 
     /// Completes an operation.
     #[inline(always)]
     pub fn complete(&mut self, done: Done<'_, StaticFile>, now: Now, cx: &FileCx<'_>) {
-        if film::is_on(cx.tally) {
-            self.write(cx.tally, FilmEvent::Done(done.kind()));
-        }
+        self.film(cx.tally, FilmEvent::Done(done.kind()));
         self.conn.complete(done, now, cx);
     }
 

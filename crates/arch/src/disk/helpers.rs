@@ -126,9 +126,7 @@ impl HelperJob {
         let (sequence, lost, filmed) = (Sequence::default(), 0, None);
         Self { key, purpose, task, sequence, lost, since: clock::nanos(), filmed }
     }
-}
 
-impl HelperJob {
     /// Writes a record of its helper, if a film was made when it was queued.
     fn film(&self, tally: Tally<'_>, helper: usize, event: fn(OpKind) -> FilmEvent) {
         if let Some(subject) = self.filmed {

@@ -68,23 +68,25 @@ impl Profile {
 
     /// All profiles of a run; a line that cannot be read is left out.
     pub(crate) fn of(run: &Run) -> Vec<Self> {
-        let lines = run.profiles();
-        Self::read(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+        let lines = run.profiles().into_iter();
+        lines.filter_map(|line| serde_json::from_value(line).ok()).map(Self::checked).collect()
     }
 
     /// The profiles of an index. A line that cannot be read is left out, and so is a path that no
     /// run of ours has: it would be read, or linked from the report.
     pub fn read(index: &str) -> Vec<Self> {
-        let mut all: Vec<Self> =
-            index.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        for profile in &mut all {
-            for path in [&mut profile.folded, &mut profile.flame] {
-                if let Some(wrong) = path.take_if(|path| !is_own(path)) {
-                    profile.notes.push(format!("{wrong:?} is no file of a profile"));
-                }
+        let lines = index.lines().filter_map(|line| serde_json::from_str(line).ok());
+        lines.map(Self::checked).collect()
+    }
+
+    /// The same profile, without paths that no run of ours has.
+    fn checked(mut self) -> Self {
+        for path in [&mut self.folded, &mut self.flame] {
+            if let Some(wrong) = path.take_if(|path| !is_own(path)) {
+                self.notes.push(format!("{wrong:?} is no file of a profile"));
             }
         }
-        all
+        self
     }
 
     /// The share of a category; 0 if no sample fell into it.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Name and version of the form of a scene.
-pub(crate) const FORMAT: &str = "regatta-film/1";
+const FORMAT: &str = "regatta-film/1";
 /// Requests of a scene. It ends with the last of them.
 const REQUESTS_MAX: usize = 300;
 /// Bars of a scene, whatever they are of.

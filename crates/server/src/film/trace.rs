@@ -1,14 +1,11 @@
 //! Scenes as events of Chrome's trace viewer (the JSON Array Format, which Perfetto reads).
-use super::{
-    line,
-    scene::{Bar, Scene, Unit},
-};
+use super::scene::{Bar, Scene, Unit};
 use serde_json::{Value, json};
 
 /// All scenes in one document: processes of several servers have numbers of their own.
 pub(super) fn text(scenes: &[Scene]) -> String {
     let events: Vec<Value> = scenes.iter().flat_map(events).collect();
-    line(&json!({ "displayTimeUnit": "ns", "traceEvents": events }))
+    format!("{}\n", json!({ "displayTimeUnit": "ns", "traceEvents": events }))
 }
 
 fn events(scene: &Scene) -> Vec<Value> {
