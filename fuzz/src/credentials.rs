@@ -1,8 +1,8 @@
 //! Files of certificates, and session tickets that clients present.
 use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};
 use regatta_tls::{
-    CertificateFiles, Cryptography, ProducesTickets, ServedCertificate, ServedCertificates,
-    TICKET_BYTES_MAX, TICKET_KEY_BYTES, TicketWords, Ticketer, fresh_ticket_key, verify_clients,
+    CertificateFiles, ProducesTickets, ServedCertificate, ServedCertificates, TICKET_BYTES_MAX,
+    TICKET_KEY_BYTES, TicketWords, Ticketer, fresh_ticket_key, verify_clients,
 };
 use std::sync::{OnceLock, atomic::AtomicU64};
 
@@ -66,10 +66,8 @@ fn made() -> &'static MadeCertificate {
 /// so that they alter the bytes in it. No bytes cause a panic, and a certificate that is read has
 /// names from its file alone.
 pub fn certificate_pem(bytes: &[u8]) {
-    let read = |chain: &[u8], key: &[u8]| {
-        ServedCertificate::read(CertificateFiles { chain, key }, Cryptography::Mixed)
-    };
-    let _ = verify_clients(bytes, Some(bytes), Cryptography::Mixed);
+    let read = |chain: &[u8], key: &[u8]| ServedCertificate::read(CertificateFiles { chain, key });
+    let _ = verify_clients(bytes, Some(bytes));
     if let Ok(certificate) = read(bytes, bytes) {
         check_names(certificate, bytes.len());
     }
@@ -85,7 +83,7 @@ pub fn certificate_pem(bytes: &[u8]) {
     }
     let [chain, key] = &files;
     let is_altered = *chain != made.chain.as_bytes() || *key != made.key.as_bytes();
-    let _ = verify_clients(chain, None, Cryptography::Mixed);
+    let _ = verify_clients(chain, None);
     match read(chain, key) {
         Ok(mut certificate) => {
             let is_der = bytes.first() == Some(&0x30);

@@ -1,8 +1,6 @@
 //! The seal of TLS: records of strangers, and flights of a client that are altered on their way.
 use regatta_origin::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal};
-use regatta_tls::{
-    Cryptography, HANDSHAKE_BYTES_MAX, Tls, TlsClass, TlsSettings, TlsVersion, crypto_provider,
-};
+use regatta_tls::{HANDSHAKE_BYTES_MAX, Tls, TlsClass, TlsSettings, TlsVersion, crypto_provider};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName},
@@ -33,12 +31,11 @@ fn settings() -> &'static (TlsClass, Arc<ClientConfig>) {
     SETTINGS.get_or_init(|| {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
         let rcgen::CertifiedKey { cert, signing_key } = made.expect("a certificate");
-        let provider = crypto_provider(Cryptography::Mixed);
+        let provider = crypto_provider();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
         let key = provider.key_provider.load_private_key(key).expect("a key");
         let certified = CertifiedKey::new(vec![cert.der().clone()], key);
         let class = TlsClass::new(TlsSettings {
-            cryptography: Cryptography::Mixed,
             certificates: Arc::new(OneCertificate(Arc::new(certified))),
             clients: None,
             tickets: None,

@@ -22,8 +22,8 @@ use crate::{
 use files::Pair;
 use regatta_http::date;
 use regatta_tls::{
-    CertificateFault, CertificateFiles, ClientVerifier, Cryptography, ServedCertificate,
-    ServedCertificates, verify_clients,
+    CertificateFault, CertificateFiles, ClientVerifier, ServedCertificate, ServedCertificates,
+    verify_clients,
 };
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
             self.warn(found.hint(format!("`chmod o-rwx {}`", pair.second)));
         }
         let files = CertificateFiles { chain: &chain.bytes, key: &key.bytes };
-        match ServedCertificate::read(files, Cryptography::default()) {
+        match ServedCertificate::read(files) {
             Ok(certificate) => {
                 self.judge_times(pair.first, &certificate);
                 if certificate.lacks_issuer() {
@@ -338,7 +338,7 @@ impl<'a> Reader<'a> {
             path => Some(self.file(CRL, path)?),
         };
         let lists = lists.map(|file| &*file.bytes);
-        match verify_clients(&found?.bytes, lists, Cryptography::default()) {
+        match verify_clients(&found?.bytes, lists) {
             Ok(verifier) => Some(verifier),
             Err(fault) => {
                 self.refuse_clients(&fault);

@@ -233,7 +233,7 @@ mod tests {
     };
     use regatta_http::h1::{HeadLimits, parse_request};
     use regatta_testkit::certificates::{MadeCertificate, PKCS_ECDSA_P256_SHA256};
-    use regatta_tls::{CertificateFiles, Cryptography, ServedCertificate, ServedCertificates};
+    use regatta_tls::{CertificateFiles, ServedCertificate, ServedCertificates};
     use std::net::SocketAddr;
 
     /// Explanation of a request with these field lines, and whether limits hold.
@@ -253,7 +253,7 @@ mod tests {
     fn a_front_seals_until_it_forgets_its_keys() {
         let made = MadeCertificate::new(&["a.example"], 2020..2100, &PKCS_ECDSA_P256_SHA256);
         let files = CertificateFiles { chain: made.chain.as_bytes(), key: made.key.as_bytes() };
-        let certificate = ServedCertificate::read(files, Cryptography::default()).unwrap();
+        let certificate = ServedCertificate::read(files).unwrap();
         let certificates = ServedCertificates::new([certificate]);
         let parts = TlsParts { certificates, ids: Vec::new(), clients: None };
         let settings = of_sets(&["tls.listen=127.0.0.1:443"]).settings;

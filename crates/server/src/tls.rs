@@ -7,8 +7,7 @@ use crate::{
 use regatta_arch::options::Settings;
 use regatta_origin::{ListenerClass, Seal};
 use regatta_tls::{
-    ClientVerifier, Cryptography, Error, ProducesTickets, ServedCertificates, TlsClass,
-    TlsSettings, TlsVersion,
+    ClientVerifier, Error, ProducesTickets, ServedCertificates, TlsClass, TlsSettings, TlsVersion,
 };
 use std::sync::Arc;
 
@@ -70,7 +69,6 @@ fn class(
     let bytes_max: usize = settings.number_as("tls.handshake_bytes_max");
     let certificates = Arc::clone(certificates);
     TlsClass::new(TlsSettings {
-        cryptography: Cryptography::default(),
         certificates,
         clients,
         tickets,

@@ -1,6 +1,6 @@
 //! Certificates of the server and authorities of clients, from the bytes of their files. A
 //! certificate is chosen by the name that a client asks for.
-use crate::{Cryptography, client_chain::FewCertificates, crypto_provider};
+use crate::{client_chain::FewCertificates, crypto_provider};
 use rustls::{
     Error, InconsistentKeys, RootCertStore, SignatureAlgorithm, SignatureScheme,
     pki_types::{
@@ -114,10 +114,7 @@ impl ServedCertificate {
     ///
     /// # Errors
     /// The certificate or its key is missing or unusable, or they do not fit each other.
-    pub fn read(
-        files: CertificateFiles<'_>,
-        cryptography: Cryptography,
-    ) -> Result<Self, CertificateFault> {
+    pub fn read(files: CertificateFiles<'_>) -> Result<Self, CertificateFault> {
         let chain = certificates(files.chain)?;
         let (names, valid_from, valid_until) = facts(&chain[0])?;
         let lacks_issuer = chain.len() == 1 && has_issuer_elsewhere(&chain[0]);
@@ -126,7 +123,7 @@ impl ServedCertificate {
             pem::Error::NoItemsFound => CertificateFault::NoKey,
             error => CertificateFault::KeyNotPem(error),
         })?;
-        let certified = CertifiedKey::from_der(chain, key, &crypto_provider(cryptography));
+        let certified = CertifiedKey::from_der(chain, key, &crypto_provider());
         let certified = certified.map_err(|error| match error {
             Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => CertificateFault::KeyMismatch,
             Error::InvalidCertificate(_) => CertificateFault::BadCertificate,
@@ -321,14 +318,13 @@ pub type ClientVerifier = Arc<dyn ClientCertVerifier>;
 pub fn verify_clients(
     authorities: &[u8],
     revoked: Option<&[u8]>,
-    cryptography: Cryptography,
 ) -> Result<ClientVerifier, CertificateFault> {
     let mut roots = RootCertStore::empty();
     for authority in certificates(authorities)? {
         roots.add(authority).map_err(|_| CertificateFault::BadCertificate)?;
     }
     let lists = revoked.map(revocation_lists).transpose()?.unwrap_or_default();
-    let provider = Arc::new(crypto_provider(cryptography));
+    let provider = Arc::new(crypto_provider());
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     let verifier = builder.with_crls(lists).build().map_err(|error| match error {
         VerifierBuilderError::InvalidCrl(_) => CertificateFault::BadRevocationList,

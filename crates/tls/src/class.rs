@@ -1,5 +1,5 @@
 //! Settings that all connections of a kind of listener share.
-use crate::{Cryptography, Tls, crypto_provider};
+use crate::{Tls, crypto_provider};
 use regatta_origin::Seal;
 use rustls::{
     Error, ServerConfig, SupportedProtocolVersion,
@@ -21,8 +21,6 @@ const TICKETS: usize = 2;
 /// Settings of a class of listeners.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
-    /// Libraries that do the cryptography.
-    pub cryptography: Cryptography,
     /// Chooses the certificate of a handshake by the name that the client asks for.
     pub certificates: Arc<dyn ResolvesServerCert>,
     /// Judges certificates of clients. Without it, clients have none.
@@ -79,9 +77,8 @@ impl TlsClass {
     /// # Errors
     /// rustls refuses the settings.
     pub fn new(settings: TlsSettings) -> Result<Self, Error> {
-        let TlsSettings { cryptography, certificates, clients, tickets, version_min, .. } =
-            settings;
-        let provider = Arc::new(crypto_provider(cryptography));
+        let TlsSettings { certificates, clients, tickets, version_min, .. } = settings;
+        let provider = Arc::new(crypto_provider());
         let builder = ServerConfig::builder_with_provider(provider);
         let builder = builder.with_protocol_versions(version_min.and_later())?;
         let has_clients = clients.is_some();

@@ -2,7 +2,7 @@
 //! I/O.
 //!
 //! A [`TlsClass`] is what all connections of a kind of listener share. It makes a [`Tls`] for each
-//! of them. Cryptography is one value ([`crypto_provider`]), so that a measurement can choose it.
+//! of them. Cryptography is one value ([`crypto_provider`]).
 #![forbid(unsafe_code)]
 
 mod certificates;
@@ -24,7 +24,7 @@ pub use certificates::{
 pub use class::{
     CLIENT_HANDSHAKE_BYTES_MAX, HANDSHAKE_BYTES_MAX, TlsClass, TlsSettings, TlsVersion,
 };
-pub use provider::{Cryptography, crypto_provider};
+pub use provider::crypto_provider;
 pub use rustls::{Error, server::ProducesTickets};
 pub use seal::Tls;
 pub use tickets::{

@@ -5,8 +5,8 @@ mod link;
 mod peers;
 
 use crate::{
-    Cryptography, HANDSHAKE_BYTES_MAX, ProducesTickets, TicketWords, Ticketer, TlsVersion,
-    crypto_provider, fresh_ticket_key,
+    HANDSHAKE_BYTES_MAX, ProducesTickets, TicketWords, Ticketer, TlsVersion, crypto_provider,
+    fresh_ticket_key,
 };
 use peers::{Identity, Options, Pair, receive, send};
 use regatta_origin::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
@@ -18,44 +18,40 @@ use std::sync::{Arc, atomic::AtomicU64};
 
 #[test]
 fn requests_and_answers_pass() {
-    for cryptography in [Cryptography::Mixed, Cryptography::AwsLc] {
-        for (version, number) in [(&TLS12, 0x0303), (&TLS13, 0x0304)] {
-            let options = Options { cryptography, versions: vec![version], ..Options::default() };
-            let mut pair = Pair::new(&options);
-            assert_eq!(pair.server.handshake(), None);
-            pair.shake_hands().unwrap();
-            let handshake = pair.server.handshake().unwrap();
-            assert_eq!((handshake.version, handshake.resumed), (number, false));
-            assert!(handshake.nanos > 0 && handshake.suite.starts_with("TLS_"), "{handshake:?}");
-            assert_eq!(pair.server.server_name(), Some(&b"localhost"[..]));
-            assert_eq!(pair.server.client_subject(), None);
-            assert_eq!(pair.server.agreed(), b"http/1.1");
-            for answer in [&b"HTTP/1.1 404 Not Found\r\n\r\n"[..], &[7; RECORD_PLAIN_BYTES_MAX]] {
-                assert_eq!(
-                    pair.ask(b"GET /none HTTP/1.1\r\n\r\n").unwrap(),
-                    b"GET /none HTTP/1.1\r\n\r\n"
-                );
-                let mut wire = Vec::new();
-                pair.server.seal(answer, &mut wire).unwrap();
-                assert!(wire.len() > answer.len() && wire.len() <= RECORD_BYTES_MAX);
-                assert_eq!(receive(&mut pair.client, &wire).unwrap(), answer);
-            }
-            assert_eq!(pair.server.pending_bytes(), 0);
+    for (version, number) in [(&TLS12, 0x0303), (&TLS13, 0x0304)] {
+        let options = Options { versions: vec![version], ..Options::default() };
+        let mut pair = Pair::new(&options);
+        assert_eq!(pair.server.handshake(), None);
+        pair.shake_hands().unwrap();
+        let handshake = pair.server.handshake().unwrap();
+        assert_eq!((handshake.version, handshake.resumed), (number, false));
+        assert!(handshake.nanos > 0 && handshake.suite.starts_with("TLS_"), "{handshake:?}");
+        assert_eq!(pair.server.server_name(), Some(&b"localhost"[..]));
+        assert_eq!(pair.server.client_subject(), None);
+        assert_eq!(pair.server.agreed(), b"http/1.1");
+        for answer in [&b"HTTP/1.1 404 Not Found\r\n\r\n"[..], &[7; RECORD_PLAIN_BYTES_MAX]] {
+            assert_eq!(
+                pair.ask(b"GET /none HTTP/1.1\r\n\r\n").unwrap(),
+                b"GET /none HTTP/1.1\r\n\r\n"
+            );
+            let mut wire = Vec::new();
+            pair.server.seal(answer, &mut wire).unwrap();
+            assert!(wire.len() > answer.len() && wire.len() <= RECORD_BYTES_MAX);
+            assert_eq!(receive(&mut pair.client, &wire).unwrap(), answer);
         }
+        assert_eq!(pair.server.pending_bytes(), 0);
     }
 }
 
 #[test]
 fn key_exchange_resists_quantum_computers_first() {
-    for cryptography in [Cryptography::Mixed, Cryptography::AwsLc] {
-        let groups = crypto_provider(cryptography).kx_groups;
-        assert_eq!(groups[0].name(), NamedGroup::X25519MLKEM768);
-        assert!(groups.len() > 1);
-        let mut pair = Pair::new(&Options { cryptography, ..Options::default() });
-        pair.shake_hands().unwrap();
-        let group = pair.client.negotiated_key_exchange_group().unwrap();
-        assert_eq!(group.name(), NamedGroup::X25519MLKEM768);
-    }
+    let groups = crypto_provider().kx_groups;
+    assert_eq!(groups[0].name(), NamedGroup::X25519MLKEM768);
+    assert!(groups.len() > 1);
+    let mut pair = Pair::new(&Options::default());
+    pair.shake_hands().unwrap();
+    let group = pair.client.negotiated_key_exchange_group().unwrap();
+    assert_eq!(group.name(), NamedGroup::X25519MLKEM768);
 }
 
 #[test]

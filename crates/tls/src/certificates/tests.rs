@@ -20,7 +20,7 @@ fn pair(names: &[&str], kind: &'static MadeKind) -> (Vec<u8>, Vec<u8>) {
 }
 
 fn read(chain: &[u8], key: &[u8]) -> Result<ServedCertificate, CertificateFault> {
-    ServedCertificate::read(CertificateFiles { chain, key }, Cryptography::default())
+    ServedCertificate::read(CertificateFiles { chain, key })
 }
 
 fn served(names: &[&str], kind: &'static MadeKind) -> ServedCertificate {
@@ -133,7 +133,7 @@ fn the_client_chooses_the_kind_of_key() {
 fn authorities_and_lists_of_clients_are_read() {
     let (authority, key) = pair(&["a.example"], &PKCS_ECDSA_P256_SHA256);
     let verify = |authorities: &[u8], revoked: Option<&[u8]>| {
-        verify_clients(authorities, revoked, Cryptography::default()).map(|_| ())
+        verify_clients(authorities, revoked).map(|_| ())
     };
     verify(&authority, None).unwrap();
     let bad_list = pem("X509 CRL", b"none").into_bytes();
@@ -154,7 +154,7 @@ fn a_handshake_has_the_certificate_of_its_name() {
     let of_pem =
         |made: &MadeCertificate| super::certificates(made.chain.as_bytes()).unwrap().remove(0);
     let ders = made.each_ref().map(of_pem);
-    let provider = Arc::new(crypto_provider(Cryptography::default()));
+    let provider = Arc::new(crypto_provider());
     let server = ServerConfig::builder_with_provider(Arc::clone(&provider));
     let server = server.with_safe_default_protocol_versions().unwrap();
     let server = Arc::new(server.with_no_client_auth().with_cert_resolver(certificates));
@@ -216,8 +216,7 @@ fn clients_are_judged_by_authorities_and_lists() {
     for (revoked, expected) in
         [(None, [true, true, false]), (Some(list.as_bytes()), [true, false, false])]
     {
-        let verifier =
-            verify_clients(authorities.as_bytes(), revoked, Cryptography::default()).unwrap();
+        let verifier = verify_clients(authorities.as_bytes(), revoked).unwrap();
         let clients = [client_of(&ours, 1), client_of(&ours, 2), client_of(&theirs, 1)];
         let known = clients.map(|client| verifier.verify_client_cert(&client, &[], now).is_ok());
         assert_eq!(known, expected, "with a list: {}", revoked.is_some());
@@ -228,7 +227,7 @@ fn clients_are_judged_by_authorities_and_lists() {
 fn a_chain_of_a_client_has_few_certificates() {
     let ours = authority();
     let authorities = pem("CERTIFICATE", ours.der());
-    let verifier = verify_clients(authorities.as_bytes(), None, Cryptography::default()).unwrap();
+    let verifier = verify_clients(authorities.as_bytes(), None).unwrap();
     let now = UnixTime::since_unix_epoch(Duration::from_secs(1_700_000_000));
     let client = client_of(&ours, 1);
     let judge = |others: &[CertificateDer<'_>]| verifier.verify_client_cert(&client, others, now);

@@ -2,7 +2,7 @@
 use super::peers::{
     Identity, Options, Pair, class, client, client_config, fetch_tickets, open_all, receive, send,
 };
-use crate::{Cryptography, HANDSHAKE_BYTES_MAX, Tls, TlsClass};
+use crate::{HANDSHAKE_BYTES_MAX, Tls, TlsClass};
 use regatta_origin::{Progress, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
 use rustls::{AlertDescription, ClientConnection, Error, version::TLS12};
 use std::{io::Write as _, sync::Arc};
@@ -248,32 +248,30 @@ fn records_without_contents_are_no_early_data() {
 /// with what protects it, it has 1,017 bytes.
 #[test]
 fn rejected_early_data_is_skipped() {
-    for cryptography in [Cryptography::Mixed, Cryptography::AwsLc] {
-        let options = Options { cryptography, ..Options::default() };
-        let identity = Identity::new();
-        let mut config = client_config(&options, &identity);
-        config.enable_early_data = true;
-        let (config, class) = (Arc::new(config), class(&options, &identity));
-        for records in [1, 2, 16, 17] {
-            fetch_tickets(&config, &identity);
-            let (mut client, mut server) = (client(&config), class.accept());
-            let mut early = client.early_data().expect("the ticket allows it");
-            (0..records).for_each(|_| early.write_all(&[b'x'; 1_000]).unwrap());
-            let (opened, reply) = open(&mut server, &send(&mut client));
-            if records > 16 {
-                assert_eq!(opened, Err(SealFault::Record), "{cryptography:?}");
-                continue;
-            }
-            assert_eq!(opened, Ok(()), "{records} records, {cryptography:?}");
-            assert_eq!(server.pending_bytes(), 0, "{cryptography:?}");
-            receive(&mut client, &reply).unwrap();
-            assert!(!client.is_early_data_accepted());
-            client.writer().write_all(b"once more").unwrap();
-            let (mut wire, mut plain) = (send(&mut client), Vec::new());
-            open_all(&mut server, &mut wire, &mut plain, &mut Vec::new()).unwrap();
-            assert_eq!(server.progress(), Progress::Open);
-            assert_eq!(plain, b"once more");
+    let options = Options::default();
+    let identity = Identity::new();
+    let mut config = client_config(&options, &identity);
+    config.enable_early_data = true;
+    let (config, class) = (Arc::new(config), class(&options, &identity));
+    for records in [1, 2, 16, 17] {
+        fetch_tickets(&config, &identity);
+        let (mut client, mut server) = (client(&config), class.accept());
+        let mut early = client.early_data().expect("the ticket allows it");
+        (0..records).for_each(|_| early.write_all(&[b'x'; 1_000]).unwrap());
+        let (opened, reply) = open(&mut server, &send(&mut client));
+        if records > 16 {
+            assert_eq!(opened, Err(SealFault::Record));
+            continue;
         }
+        assert_eq!(opened, Ok(()), "{records} records");
+        assert_eq!(server.pending_bytes(), 0);
+        receive(&mut client, &reply).unwrap();
+        assert!(!client.is_early_data_accepted());
+        client.writer().write_all(b"once more").unwrap();
+        let (mut wire, mut plain) = (send(&mut client), Vec::new());
+        open_all(&mut server, &mut wire, &mut plain, &mut Vec::new()).unwrap();
+        assert_eq!(server.progress(), Progress::Open);
+        assert_eq!(plain, b"once more");
     }
 }
 

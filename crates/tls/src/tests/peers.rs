@@ -1,5 +1,5 @@
 //! Two ends of a connection, with certificates and settings.
-use crate::{Cryptography, Tls, TlsClass, TlsSettings, TlsVersion, crypto_provider};
+use crate::{Tls, TlsClass, TlsSettings, TlsVersion, crypto_provider};
 use regatta_origin::{Progress, Seal, SealFault};
 use rustls::{
     ClientConfig, ClientConnection, Error, RootCertStore, ServerConfig, ServerConnection,
@@ -58,7 +58,6 @@ impl ResolvesServerCert for OneCertificate {
 
 /// Settings of a pair of peers.
 pub(super) struct Options {
-    pub(super) cryptography: Cryptography,
     pub(super) versions: Vec<&'static SupportedProtocolVersion>,
     /// The oldest version that the server speaks.
     pub(super) version_min: TlsVersion,
@@ -81,7 +80,6 @@ pub(super) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            cryptography: Cryptography::default(),
             versions: vec![&TLS12, &TLS13],
             version_min: TlsVersion::default(),
             http2: false,
@@ -172,7 +170,7 @@ impl Pair {
 }
 
 pub(super) fn class(options: &Options, identity: &Identity) -> TlsClass {
-    let provider = crypto_provider(options.cryptography);
+    let provider = crypto_provider();
     let key = provider.key_provider.load_private_key(identity.key()).unwrap();
     let certified = CertifiedKey::new(vec![identity.certificate.clone()], key);
     let clients = options.clients.then(|| {
@@ -180,7 +178,6 @@ pub(super) fn class(options: &Options, identity: &Identity) -> TlsClass {
         WebPkiClientVerifier::builder_with_provider(roots, Arc::new(provider)).build().unwrap()
     });
     TlsClass::new(TlsSettings {
-        cryptography: options.cryptography,
         certificates: Arc::new(OneCertificate(Arc::new(certified))),
         clients,
         tickets: options.tickets.clone(),
@@ -192,7 +189,7 @@ pub(super) fn class(options: &Options, identity: &Identity) -> TlsClass {
 }
 
 pub(super) fn client_config(options: &Options, identity: &Identity) -> ClientConfig {
-    let provider = Arc::new(crypto_provider(options.cryptography));
+    let provider = Arc::new(crypto_provider());
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_protocol_versions(&options.versions).unwrap();
     let builder =
@@ -214,7 +211,7 @@ pub(super) fn client(config: &Arc<ClientConfig>) -> ClientConnection {
 
 /// Has a client fetch tickets of another server with this certificate, which takes early data.
 pub(super) fn fetch_tickets(config: &Arc<ClientConfig>, identity: &Identity) {
-    let provider = Arc::new(crypto_provider(Cryptography::default()));
+    let provider = Arc::new(crypto_provider());
     let builder = ServerConfig::builder_with_provider(provider);
     let builder = builder.with_protocol_versions(&[&TLS13]).unwrap().with_no_client_auth();
     let chain = vec![identity.certificate.clone()];
