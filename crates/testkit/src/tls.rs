@@ -511,9 +511,8 @@ fn open_records(connection: &mut ClientConnection, incoming: &mut Incoming) -> i
         let state = connection.process_new_packets();
         let state = state.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
         incoming.wire.drain(..len);
-        let at = incoming.plain.len();
-        incoming.plain.resize(at + state.plaintext_bytes_to_read(), 0);
-        connection.reader().read_exact(&mut incoming.plain[at..])?;
+        let bytes = state.plaintext_bytes_to_read() as u64;
+        connection.reader().take(bytes).read_to_end(&mut incoming.plain)?;
         incoming.is_closed = state.peer_has_closed();
     }
     Ok(())
