@@ -125,7 +125,8 @@ impl Http2Fetcher {
             if self.inbox.len() < end {
                 break;
             }
-            let payload: Vec<u8> = self.inbox.drain(..end).skip(FRAME_HEAD_BYTES).collect();
+            let payload = self.inbox[FRAME_HEAD_BYTES..end].to_vec();
+            self.inbox.drain(..end);
             self.take(head, &payload, judge)?;
         }
         Ok(())

@@ -75,7 +75,8 @@ impl H2Client {
         if self.inbox.len() < end {
             return Ok(None);
         }
-        let payload = self.inbox.drain(..end).skip(FRAME_HEAD_BYTES).collect();
+        let payload = self.inbox[FRAME_HEAD_BYTES..end].to_vec();
+        self.inbox.drain(..end);
         let Arrival { offered, is_prompt, .. } = *arrival;
         let begun = std::mem::replace(&mut self.inbox_offered, offered);
         Ok(Some(Received { head, payload, offered: begun, is_prompt }))
