@@ -6,8 +6,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Cargo's variable: whether it keeps what the next build of a changed crate can use.
-const INCREMENTAL: &str = "CARGO_INCREMENTAL";
+/// Cargo's variables for what one run of the tests does not use, with values that leave it out: what
+/// the next build of a changed crate could use, and line tables.
+const SAVED: [(&str, &str); 2] = [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "none")];
 
 /// Root of the workspace.
 pub fn project_root() -> PathBuf {
@@ -49,15 +50,17 @@ fn cargo_here() -> Command {
 
 /// Has cargo build the project's own crates with clippy's compiler, which reports lints as
 /// warnings. A separate `cargo clippy` would check all of them a second time, and all libraries.
-/// Unless the user wants it, nothing is kept for the next change of a crate: that takes a sixth of
-/// the time of a build from nothing.
+/// Unless the user wants them, nothing is kept for the next change of a crate, and programs have no
+/// line tables: each takes a sixth of the time of a build from nothing.
 pub fn linted(cargo: &mut Command) -> Result<&mut Command, TaskError> {
     let sysroot = output_of(Command::new("rustc").args(["--print", "sysroot"]));
     let driver = sysroot.map(|path| PathBuf::from(path).join("bin/clippy-driver"));
     let driver = driver.filter(|driver| driver.is_file()).ok_or(TaskError::Clippy)?;
     cargo.env("RUSTC_WORKSPACE_WRAPPER", driver);
-    if std::env::var_os(INCREMENTAL).is_none() {
-        cargo.env(INCREMENTAL, "0");
+    for (variable, value) in SAVED {
+        if std::env::var_os(variable).is_none() {
+            cargo.env(variable, value);
+        }
     }
     Ok(cargo)
 }
