@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Cargo's variables for what one run of the tests does not use, with values that leave it out: what
-/// the next build of a changed crate could use, and line tables.
+/// Cargo's variables for what one run of the tests does not use, with values that leave it out:
+/// what the next build of a changed crate could use, and line tables.
 const SAVED: [(&str, &str); 2] = [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "none")];
 
 /// Root of the workspace.
