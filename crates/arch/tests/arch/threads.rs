@@ -575,7 +575,8 @@ fn receives_beside<P: Read + Write>(server: &Server, connect: Connect<P>) {
     peer.write_all(&wire[2..]).unwrap();
     let are_received = || server.totals().get(Counter::Requests) >= 3;
     until(PATIENCE, "what it asks for meanwhile is received", are_received);
-    assert_eq!(server.totals().get(Counter::Replies), 0);
+    // Buffers may have found room for the others, which are small.
+    assert!(sent() < FILES[2].bytes as u64, "the first response has not left");
     exchange(&mut peer, &mut client, &mut wire.len(), 3);
 }
 
