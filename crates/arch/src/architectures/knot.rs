@@ -424,9 +424,8 @@ fn start_helpers(
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        loops::event_loop::schedule::{Case, check, check_sealed, own_disk, run_all},
-        testing::dice::SEEDS,
+    use crate::loops::event_loop::schedule::{
+        Case, LOOP_SEEDS, check, check_sealed, own_disk, run_all,
     };
 
     /// User threads, helpers that reply in any order, and connections that move between them. A
@@ -445,8 +444,8 @@ mod tests {
         let test = "schedulers_that_steal_forget_none";
         let case = Case { loops: 2, fibers: true, steals: true, ..Case::one(test) };
         let sums = run_all(case, &own_disk);
-        let often = sums.answers > sums.schedules && sums.stolen > 20;
+        let often = sums.answers > sums.schedules && sums.stolen > sums.schedules / 16;
         // A replay runs only a few schedules.
-        assert!(sums.schedules < SEEDS || often, "{sums:?}");
+        assert!(sums.schedules < LOOP_SEEDS || often, "{sums:?}");
     }
 }

@@ -37,7 +37,7 @@ use crate::{
     drive::{FileCx, film::tape, perform::Below},
     loops::peers::Peers,
     shared::{Leased, SharedDisk},
-    testing::dice::{Dice, SEEDS},
+    testing::dice::Dice,
 };
 use caller::Speech;
 use folder::{BEGIN_NS, Folder, NAMES, UNIX};
@@ -75,6 +75,8 @@ use world::{Seat, Stage, World, WorldParts};
 
 /// Variable that, set to `A..B`, makes tests of schedules run those of these seeds.
 const SEEDS_VARIABLE: &str = "REGATTA_LOOP_SEEDS";
+/// Schedules of whole loops that a test runs. `cargo xtask sim` runs 5,000 of each.
+pub(crate) const LOOP_SEEDS: u64 = 64;
 /// Descriptors that loops which share their table may have, with all that this process has.
 const NUMBERS: usize = 8192;
 
@@ -132,7 +134,7 @@ pub(crate) struct Case {
 impl Case {
     /// A loop that waits in any way, for a disk of its own.
     pub(crate) fn one(test: &'static str) -> Self {
-        Self { test, loops: 1, each: SEEDS / STRATEGIES, ..Self::default() }
+        Self { test, loops: 1, each: LOOP_SEEDS / STRATEGIES, ..Self::default() }
     }
 
     /// Like [`Self::one`], with several exchanges of each connection at once.
@@ -588,19 +590,16 @@ impl Scene<'_, '_> {
 /// The schedules covered what they should, with `later` completions of the disk each on average.
 pub(crate) fn check(sums: &Sums, later: u64) {
     let Sums { schedules, connections, answers, late, spurious, .. } = *sums;
-    if schedules < SEEDS {
+    if schedules < LOOP_SEEDS {
         return; // a few are replayed
     }
     assert!(connections > 2 * schedules && answers > 2 * schedules, "{sums:?}");
     assert!(late > schedules && spurious > schedules, "{sums:?}");
     assert!(sums.later >= later * schedules, "{sums:?}");
-    assert!(sums.full_sockets > schedules && sums.refused > schedules, "{sums:?}");
+    assert!(2 * sums.full_sockets > schedules && sums.refused > schedules, "{sums:?}");
     assert!(
-        sums.accept_paused > 10
-            && sums.displaced > 5
-            && sums.pauses > 10
-            && sums.expired > 10
-            && sums.drained > 10,
+        sums.accept_paused.min(sums.pauses).min(sums.expired).min(sums.drained) > schedules / 32
+            && sums.displaced > 0,
         "{sums:?}"
     );
 }
@@ -608,7 +607,7 @@ pub(crate) fn check(sums: &Sums, later: u64) {
 /// Like [`check`], with several exchanges of a connection at once.
 pub(crate) fn check_frames(sums: &Sums, later: u64) {
     check_exchanges(sums, later);
-    if sums.schedules < SEEDS {
+    if sums.schedules < LOOP_SEEDS {
         return; // a few are replayed
     }
     assert!(seen::both_directions() > 10 * sums.schedules, "a loop receives while it sends");
@@ -631,18 +630,21 @@ fn a_loop_forgets_none_of_many_exchanges() {
 /// Like [`check_exchanges`], over HTTP/2: files are closed while their streams wait.
 pub(crate) fn check_http2(sums: &Sums, later: u64) {
     check_exchanges(sums, later);
-    assert!(sums.schedules < SEEDS || sums.files_closed > 100, "{sums:?}");
+    assert!(sums.schedules < LOOP_SEEDS || sums.files_closed > sums.schedules / 4, "{sums:?}");
 }
 
 /// Checks that enough happened with several exchanges of a connection at once, in any protocol.
 fn check_exchanges(sums: &Sums, later: u64) {
     let Sums { schedules, connections, answers, .. } = *sums;
-    if schedules < SEEDS {
+    if schedules < LOOP_SEEDS {
         return; // a few are replayed
     }
     assert!(connections > 2 * schedules && answers > 10 * schedules, "{sums:?}");
-    assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
-    assert!(sums.displaced > 5 && sums.expired > 10 && sums.drained > 10, "{sums:?}");
+    assert!(sums.later >= later * schedules && 2 * sums.full_sockets > schedules, "{sums:?}");
+    assert!(
+        sums.displaced > schedules / 64 && sums.expired.min(sums.drained) > schedules / 32,
+        "{sums:?}"
+    );
 }
 
 /// Links that seal one class of connections; `inner` chooses the protocol.
@@ -671,19 +673,22 @@ impl Links<StaticFile> for Toys {
 /// Like [`check`], with sealed connections: some handshakes stop, and some records are altered.
 pub(crate) fn check_sealed(sums: &Sums, later: u64) {
     let Sums { schedules, connections, answers, .. } = *sums;
-    if schedules < SEEDS {
+    if schedules < LOOP_SEEDS {
         return; // a few are replayed
     }
     assert!(connections > 2 * schedules && answers > schedules, "{sums:?}");
-    assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
-    assert!(sums.unopened > 50 && sums.unshaken > 5 && sums.drained > 10, "{sums:?}");
+    assert!(sums.later >= later * schedules && 2 * sums.full_sockets > schedules, "{sums:?}");
+    assert!(
+        sums.unopened > schedules / 8 && sums.unshaken.min(sums.drained) > schedules / 64,
+        "{sums:?}"
+    );
 }
 
 /// Like [`check`], with two classes of listeners: both have connections, which get the links of
 /// their class. Wrong ones would have failed the schedule.
 pub(crate) fn check_classes(sums: &Sums) {
     let Sums { schedules, answers, sealed_answers, .. } = *sums;
-    if schedules < SEEDS / 4 {
+    if schedules < LOOP_SEEDS / 4 {
         return; // a few are replayed
     }
     let each = [sealed_answers, answers - sealed_answers];
@@ -693,13 +698,13 @@ pub(crate) fn check_classes(sums: &Sums) {
 /// Like [`check`], of a pipeline: none is closed for another, and the disk keeps no connection.
 fn check_line(sums: &Sums) {
     let Sums { schedules, connections, answers, late, .. } = *sums;
-    if schedules < SEEDS / 4 {
+    if schedules < LOOP_SEEDS / 4 {
         return; // a few are replayed
     }
     assert!(connections > 2 * schedules && answers > schedules, "{sums:?}");
     // Most receive a report of room before they send.
     assert!(late > schedules && 8 * sums.full_sockets > schedules, "{sums:?}");
-    assert!(sums.expired > 2 && sums.drained > 5, "{sums:?}");
+    assert!(sums.expired.min(sums.drained) > 0, "{sums:?}");
 }
 
 const SHAPES: [Shape; 3] = [Shape::ReadPoller, Shape::Readers, Shape::Staged];
@@ -730,7 +735,7 @@ fn a_loop_with_sealed_connections_forgets_none() {
 /// Loops, stages and user threads: connections get the links of the class of their listener.
 #[test]
 fn two_classes_of_listeners_have_two_kinds_of_links() {
-    let few = SEEDS / STRATEGIES / 4;
+    let few = LOOP_SEEDS / STRATEGIES / 4;
     let case = Case::classes("two_classes_of_listeners_have_two_kinds_of_links");
     for loops in [1, 2] {
         check_classes(&run_all(Case { loops, ..case }, &own_disk));
@@ -749,7 +754,7 @@ fn a_loop_over_any_poller_forgets_none() {
     let test = "a_loop_over_any_poller_forgets_none";
     for waits in WAITS {
         println!("{waits:?}");
-        let each = 2 * SEEDS / STRATEGIES;
+        let each = 2 * LOOP_SEEDS / STRATEGIES;
         let case = Case { waits: Some(waits), each, ..Case::one(test) };
         check(&run_all(case, &own_disk), 0);
     }
@@ -776,6 +781,6 @@ fn a_loop_that_is_held_up_forgets_none() {
         let case = Case { slow: true, loops, ..Case::one(test) };
         let sums = run_all(case, &own_disk);
         check(&sums, 0);
-        assert!(sums.schedules < SEEDS || sums.held_up > sums.schedules, "{sums:?}");
+        assert!(sums.schedules < LOOP_SEEDS || sums.held_up > sums.schedules, "{sums:?}");
     }
 }

@@ -226,6 +226,12 @@ impl Peer {
     pub(super) fn seal(&mut self, seed: u64) {
         let sealed = Sealed::new(seed);
         self.may_fail |= sealed.is_spoilt();
+        // Half of those that stall do so in their handshake.
+        if let Behaviour::Stalls(after) = &mut self.behaviour
+            && *after % 2 == 0
+        {
+            *after %= 64;
+        }
         self.line.sealed = Some(sealed);
     }
 
