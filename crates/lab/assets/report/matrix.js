@@ -3,7 +3,7 @@ function matrix(figure, choice) {
   const map = figure.maps[choice || 0], nameX = map.x || figure.x, nameY = map.y || figure.y;
   const values = map.cells.map((cell) => cell[2]);
   const least = Math.min(...values), most = Math.max(...values);
-  const tones = ["#F7FBFF", "#C6DBEF", "#6BAED6", "#2171B5"];
+  const tones = ["#F7FBFF", "#C6DBEF", "#6BAED6", "#3F8EC6"];
   const place = (name, levels, extra) => axis(name, Object.assign({ type: "category", data: levels, splitLine: { show: false },
     splitArea: { show: false } }, extra || {}));
   const series = [{ type: "heatmap", data: map.cells.map((cell) => ({ value: cell.slice(0, 3),

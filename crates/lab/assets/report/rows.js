@@ -44,13 +44,23 @@ KINDS.forest = forest;
 TABLES.forest = (figure) => [["arm", figure.x, "low", "high"]].concat(
   figure.rows_data.map((row) => row.slice(0, 4)));
 
+// Patterns of parts: none, two diagonals, dots, and upright lines. Their number and that of the tones
+// have no common divisor, so that 40 parts differ.
+const STROKE = { color: "rgba(0, 0, 0, 0.45)", dashArrayX: [1, 0] };
+const PATTERNS = [{ symbol: "none" },
+  { ...STROKE, dashArrayY: [1.5, 4], rotation: -Math.PI / 4 },
+  { ...STROKE, symbol: "circle", dashArrayX: [[5, 5], [0, 5, 5, 0]], dashArrayY: [4, 1], symbolSize: 0.6 },
+  { ...STROKE, dashArrayY: [1.5, 4], rotation: Math.PI / 4 },
+  { ...STROKE, dashArrayY: [1.5, 4], rotation: Math.PI / 2 }];
+
 // Stacked bars from zero: parts are { name, values }, one value for each of the labels.
 function stack(figure) {
   const series = figure.parts.map((part, at) => ({ name: part.name, type: "bar", stack: "all", data: part.values,
     color: tone(at), barMaxWidth: 26, itemStyle: { borderColor: css("--page"), borderWidth: 0.5 },
     tooltip: { formatter: (p) => `${html(figure.labels[p.dataIndex])}<br>${html(part.name)}: ${show(p.value)} ${figure.x}` } }));
   const key = legend(figure.parts.map((part) => part.name));
-  return frame({ series, legend: key.shown,
+  const decal = { show: series.length > 1, decals: PATTERNS };
+  return frame({ series, legend: key.shown, aria: { enabled: true, label: { enabled: false }, decal },
     grid: { left: margin(figure.labels), right: 28, top: 34, bottom: 48 + key.height },
     xAxis: axis(figure.x, { min: 0, nameGap: 26 }), yAxis: names(figure.labels) });
 }

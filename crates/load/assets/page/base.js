@@ -8,7 +8,7 @@ const LIGHT = ["#0072B2", "#D55E00", "#009E73", "#B5548C", "#9A7200", "#2E93CF",
   "#7C58B0", "#4F7D23", "#A0522D", "#00807F", "#C71585"];
 const DARK = ["#5AB0EA", "#FF9350", "#35CFA2", "#E79CC8", "#E0BC4A", "#9AD6FA", "#B5B5B5",
   "#BCA0EC", "#A3CF72", "#E09A72", "#4CCFCF", "#FF7CC4"];
-// Parts of a bar: told apart by lightness too, so that they stay apart without colours.
+// Parts of a bar, which patterns tell apart without colours.
 const TONES = { light: ["#0B4F79", "#E6A01E", "#0F9A74", "#C4679B", "#7F7F7F", "#7CC4EE", "#6E4E9E",
   "#B4C94A"], dark: ["#4C9FD6", "#F2BE55", "#47D1A8", "#E29AC4", "#A9A9A9", "#B9E2FA", "#A88BDA",
   "#D6E77F"] };
@@ -30,6 +30,9 @@ const paper = () => root.classList.contains("paper");
 const dark = () => !paper() && matchMedia("(prefers-color-scheme: dark)").matches;
 const narrow = () => room < 560;
 const colour = (arm) => (dark() ? DARK : LIGHT)[arm.colour % LIGHT.length];
+// The colour of an arm's name: darker on white, where its line's would be too pale for a text.
+const ofName = (arm) => dark() ? colour(arm) : colour(arm).replace(/[\dA-F]{2}/g,
+  (part) => Math.round(parseInt(part, 16) * 0.75).toString(16).padStart(2, "0"));
 const tone = (at) => TONES[dark() ? "dark" : "light"][at % TONES.light.length];
 const mark = (arm) => MARKS[arm.colour % MARKS.length];
 const dash = (arm) => arm.again ? "dotted" : DASHES[Math.floor(arm.colour / 3) % DASHES.length];
@@ -58,7 +61,7 @@ function legend(names) {
   }
   const shown = { bottom: 0, left: "center", type: "plain", data: unique, itemWidth: 26, itemGap: 14,
     textStyle: { color: css("--ink"), fontSize: 12 } };
-  return { shown: unique.length > 1 ? shown : undefined, height: unique.length > 1 ? 24 * rows + 4 : 0 };
+  return { shown: unique.length > 1 ? shown : undefined, height: unique.length > 1 ? 28 * rows : 0 };
 }
 
 function frame(extra) {

@@ -25,7 +25,7 @@ function nameEnds(chart, list) {
     there[at].y = Math.min(there[at].y, most); most = there[at].y - apart;
   }
   chart.setOption({ graphic: there.map((end, at) => ({ id: `end-${at}`, type: "text", silent: true, x: plot.x + plot.width + 6, y: end.y,
-    style: { text: end.arm.name, fill: colour(end.arm), fontSize: 11, textVerticalAlign: "middle" } })) });
+    style: { text: end.arm.name, fill: ofName(end.arm), fontSize: 11, textVerticalAlign: "middle" } })) });
 }
 
 // Straight lines across: { at, name, y } or { at, name, x }.

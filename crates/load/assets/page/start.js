@@ -21,7 +21,16 @@ function draw(id) {
   const told = document.querySelector(`[data-told="${id}"]`), select = document.querySelector(`select[data-for="${id}"]`);
   if (told && select) told.textContent = select.selectedOptions[0].textContent;
 }
-const all = () => Object.keys(data.figures).forEach(draw);
+// What scrolls can be scrolled by keys, too; nothing else is a stop of the tabulator.
+function reach() {
+  document.querySelectorAll(".scroll, pre").forEach((box) => {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; else box.removeAttribute("tabindex");
+  });
+}
+function all() {
+  Object.keys(data.figures).forEach(draw);
+  reach();
+}
 
 // Saving: what is seen as SVG or PNG, its numbers as CSV.
 function save(name, url) {
