@@ -327,6 +327,14 @@ fn a_browser_draws_every_figure() {
     drop(folder);
 }
 
+#[test]
+fn people_can_use_a_report() {
+    let (run, folder) = whole_run();
+    let (paths, _) = write(&run).unwrap();
+    regatta_testkit::pages::check(&[paths[0].to_str().unwrap()]);
+    drop(folder);
+}
+
 /// Keeps a page to look at: `cargo test -p regatta-lab keep_a_page -- --ignored`.
 #[test]
 #[ignore = "leaves a page in the temporary directory, to be looked at"]
