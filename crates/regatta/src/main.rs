@@ -498,8 +498,11 @@ fn succeed(pid: Option<u32>, kind: Kind, json: bool) -> Result<u8, Failure> {
 
 /// Makes a film, and writes it to the file or, unless it is a page, to standard output.
 fn write_film(options: &FilmOptions, out: Option<PathBuf>) -> Result<u8, Failure> {
+    let lasts = options.lasts.as_secs_f64();
     let working = show_work("filming");
-    let made = film::film(options);
+    let made = film::film(options, |pid| {
+        report(&format!("regatta: filming process {pid} for {lasts} s: send requests now\n"));
+    });
     working.finish_and_clear();
     let text = made?;
     let path = match out {

@@ -32,7 +32,7 @@ const RECORDS_MAX: usize = 1_000_000;
 /// Largest file with a scene, bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Most scenes on a page.
-const SCENES_MAX: usize = 4;
+const SCENES_MAX: usize = 8;
 
 /// Form of what is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,11 +87,13 @@ impl fmt::Display for FilmFault {
 
 /// Makes a film of a running server, or reads some, and returns the text to write.
 ///
+/// `begun` is called with the server's process once all that it does is recorded.
+///
 /// # Errors
 /// There is no such server, another film is being made, or a file has none.
-pub fn film(options: &FilmOptions) -> Result<String, Failure> {
+pub fn film(options: &FilmOptions, begun: impl FnOnce(u32)) -> Result<String, Failure> {
     let mut scenes = match &*options.files {
-        [] => vec![Scene::of(&shoot(options)?)],
+        [] => vec![Scene::of(&shoot(options, begun)?)],
         files if files.len() > SCENES_MAX => {
             return Err(usage(FilmFault::Scenes(files.len())));
         }
@@ -112,7 +114,7 @@ fn usage(fault: FilmFault) -> Failure {
 }
 
 /// Films a running server.
-fn shoot(options: &FilmOptions) -> Result<Footage, Failure> {
+fn shoot(options: &FilmOptions, begun: impl FnOnce(u32)) -> Result<Footage, Failure> {
     let server = top::attach_to_film(options.pid)?;
     let lasts_ns = u64::try_from(options.lasts.as_nanos()).unwrap_or(u64::MAX);
     let begin = clock::nanos();
@@ -122,10 +124,14 @@ fn shoot(options: &FilmOptions) -> Result<Footage, Failure> {
     }
     server.film.begin(begin, lasts_ns);
     let mut reader = FilmReader::new(server.film);
+    let mut begun = Some(begun);
     while clock::nanos() - begin < lasts_ns && reader.records() < RECORDS_MAX {
         // A thread that was still in the film before may have cleared a mark.
         for slot in server.arena.slots().filter(|slot| !slot.is_filmed()) {
             slot.set_filmed(true);
+        }
+        if let Some(begun) = begun.take() {
+            begun(server.pid);
         }
         thread::sleep(STEP.min(options.lasts));
         reader.read();
