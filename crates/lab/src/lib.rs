@@ -4,7 +4,7 @@
 //! Its floors, from the top; a module uses those below it, and of its own floor those to its right
 //! (`cargo xtask tidy` checks it):
 //!
-//! * What the user asks for: [`cli`], [`best`], `terminal`, [`verdicts`], [`report`].
+//! * What the user asks for: [`cli`], [`best`], [`film`], `terminal`, [`verdicts`], [`report`].
 //! * What the data say: [`prices`], [`claims`], [`papers`], [`analysis`], [`race`].
 //! * Doing it: [`run`], [`profile`], `trial`, [`machines`], [`journal`].
 //! * What is to be done, and with what: [`watch`], `servers`, [`experiment`], [`programs`],
@@ -21,6 +21,7 @@ pub mod claims;
 pub mod cli;
 pub mod env;
 pub mod experiment;
+pub mod film;
 #[cfg(test)]
 use regatta_testkit::folder;
 pub mod group;

@@ -5,6 +5,7 @@ use regatta_lab_core::{
     best::{self, BestOptions},
     cli::{self, CompareOptions, Form, PricesOptions, RunOptions},
     experiment,
+    film::{self, FilmOptions},
     programs::OwnPrograms,
 };
 use regatta_server::{
@@ -146,6 +147,13 @@ pub(crate) fn run(lab: Lab) -> u8 {
             cli::compare(&options, stop)
         }),
     }
+}
+
+/// Films a scene and returns the exit code.
+pub(crate) fn film(options: FilmOptions, json: bool) -> u8 {
+    with_server(options.any_version, |programs, stop| {
+        film::film(&FilmOptions { programs, rules: RULES, form: form(json), ..options }, stop)
+    })
 }
 
 fn form(json: bool) -> Form {

@@ -7,6 +7,7 @@ mod pages;
 mod workload;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use regatta_lab_core::film::FilmOptions;
 use regatta_load::bare::{self, BareOptions};
 use std::{
     io::{self, Write},
@@ -31,6 +32,18 @@ enum Command {
     /// Run experiments: compare servers on this machine, with confidence intervals.
     #[command(subcommand, after_help = "Example: regatta lab run quick")]
     Lab(lab::Lab),
+    /// Film a ready scene in several architectures, on one page.
+    ///
+    /// Each serves the same two files. One is in memory; the other is on a slow disk that is made
+    /// for the film. Root has that disk in a process of its own.
+    #[command(after_help = "Example: regatta-lab film sped amped mt --out film.html")]
+    Film {
+        #[command(flatten)]
+        options: FilmOptions,
+        /// Print the times, counters and films as a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Send load to any HTTP server, and report how it did.
     #[command(args_conflicts_with_subcommands = true)]
     #[command(after_help = "Example: regatta load http://127.0.0.1:8080/ --rate 2000 -d 30s \
@@ -69,6 +82,7 @@ fn main() -> ExitCode {
     }
     ExitCode::from(match Cli::parse().command {
         Command::Lab(command) => lab::run(command),
+        Command::Film { options, json } => lab::film(options, json),
         Command::Load(load) => load::run(*load),
         Command::Workload(command) => workload::run(command),
         Command::Null(options) => null(&options),

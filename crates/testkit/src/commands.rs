@@ -16,24 +16,25 @@ fn longs(command: &Command) -> Vec<&str> {
     own.chain(command.get_subcommands().flat_map(longs)).collect()
 }
 
-/// Fails unless lines of `page` begin with `regatta COMMAND` for each command, name all commands
-/// below it, and name no flag that it lacks.
+/// Fails unless lines of `page` begin with the program and each command, name all commands below
+/// it, and name no flag that it lacks. `regatta` runs commands that are not its own.
 #[track_caller]
 pub fn page_names_all(page: &str, program: &Command) {
     for one in program.get_subcommands() {
         let name = one.get_name();
-        let starts = [format!("regatta {name} "), format!("regatta-lab {name} ")];
-        let is_its = |line: &&str| starts.iter().any(|start| line.starts_with(start));
-        let lines: Vec<&str> = page.lines().filter(is_its).collect();
-        assert!(!lines.is_empty(), "no line begins with `{}`", starts[0]);
-        let lines = lines.join("\n");
+        let lines = [program.get_name(), "regatta"].map(|program| {
+            let start = format!("{program} {name} ");
+            page.lines().filter(|line| line.starts_with(&start)).collect::<Vec<_>>().join("\n")
+        });
+        let lines = lines.iter().find(|lines| !lines.is_empty());
+        let lines = lines.unwrap_or_else(|| panic!("no line begins with `regatta {name}`"));
         for below in one.get_subcommands().filter(|below| !below.is_hide_set()) {
             let mut names = lines.split(|c: char| !c.is_alphanumeric() && c != '-');
             assert!(names.any(|name| name == below.get_name()), "{below}");
         }
         let known = longs(one);
         // A line may also name a command that takes --architecture.
-        let wrong = flags(&lines).find(|flag| !known.contains(flag) && *flag != "architecture");
+        let wrong = flags(lines).find(|flag| !known.contains(flag) && *flag != "architecture");
         assert_eq!(wrong, None, "{name}");
     }
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Floors of `crates/lab`, from the top, each with its modules from left to right. A module uses
 /// those below it, and of its own floor those to its right.
 const LAB_FLOORS: [(&str, &[&str]); 5] = [
-    ("what the user asks for", &["cli", "best", "terminal", "verdicts", "report"]),
+    ("what the user asks for", &["cli", "best", "film", "terminal", "verdicts", "report"]),
     ("what the data say", &["prices", "claims", "papers", "analysis", "race"]),
     ("doing it", &["run", "profile", "trial", "machines", "journal"]),
     (

@@ -246,7 +246,7 @@ impl Reading {
     }
 }
 
-fn grown(before: &Numbers, after: &Numbers) -> Numbers {
+pub(crate) fn grown(before: &Numbers, after: &Numbers) -> Numbers {
     let by = |(name, value): (&String, &f64)| {
         // Marks do not grow: their last value counts.
         let before = if name.ends_with("_max") { 0.0 } else { *before.get(name)? };
@@ -269,6 +269,11 @@ fn counters(top: &Value) -> Numbers {
     let number = |(name, value): (&String, &Value)| Some((name.clone(), value.as_f64()?));
     let all = counters.into_iter().flatten().filter_map(number);
     all.chain(stage_counters(top)).collect()
+}
+
+/// Counters of the regatta server whose master is `pid`; none if it does not report them.
+pub(crate) fn counters_of(regatta: &Path, pid: u32) -> Numbers {
+    counters(&top(regatta, pid))
 }
 
 /// Workers of the regatta server whose master is `pid`; None: it does not say.

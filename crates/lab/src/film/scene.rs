@@ -1,0 +1,169 @@
+//! Scenes: files on a disk, and requests at fixed times.
+
+use crate::experiment::{Experiment, Scale, Target, parse};
+use crate::servers::process::sleep_until;
+use crate::units::At;
+use clap::ValueEnum;
+use serde::Serialize;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+/// Name of a scene.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scenario {
+    /// A client asks for a file on a slow disk; just after it others ask for a file in memory.
+    ColdFile,
+}
+
+/// A scene, which begins with the request for the cold file.
+#[derive(Debug)]
+pub(super) struct Scene {
+    pub(super) name: &'static str,
+    /// Environment of the servers, as an experiment has it.
+    environment: &'static str,
+    pub(super) lasts: Duration,
+    /// Bytes of each of the two files.
+    bytes: usize,
+    /// Times after the request for the cold file at which others ask for the hot one.
+    hot_after: [Duration; 3],
+}
+
+const COLD: &str = "cold.txt";
+const HOT: &str = "hot.txt";
+/// Requests for the hot file before the scene: it is in memory and in the server's cache then.
+const WARM: usize = 3;
+/// Longest wait for a response, or for a part of one.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+static COLD_FILE: Scene = Scene {
+    name: "cold-file",
+    environment: include_str!("cold-file.toml"),
+    lasts: Duration::from_millis(1_000),
+    bytes: 16_384,
+    hot_after: [Duration::from_millis(20), Duration::from_millis(40), Duration::from_millis(60)],
+};
+
+/// Times of the responses, seconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Times {
+    pub(super) cold_s: f64,
+    pub(super) hot_s: Vec<f64>,
+}
+
+impl Scenario {
+    pub(super) fn scene(self) -> &'static Scene {
+        match self {
+            Self::ColdFile => &COLD_FILE,
+        }
+    }
+}
+
+impl Scene {
+    /// The environment of the scene, with these servers.
+    pub(super) fn experiment(&self, targets: Vec<Target>) -> Experiment {
+        let experiment = parse(self.name, self.environment, Scale::Quick);
+        let experiment = experiment.expect("a test reads every scene");
+        let baseline = targets.first().map(|target| target.name.clone()).unwrap_or_default();
+        Experiment { baseline, targets, ..experiment }
+    }
+
+    /// Times of the requests for the hot file, in words.
+    pub(super) fn words(&self) -> String {
+        let [first, second, third] = self.hot_after.map(|after| after.as_millis());
+        format!("{first}, {second} and {third} ms")
+    }
+
+    pub(super) fn write_files(&self, root: &Path) -> Result<(), String> {
+        for name in [COLD, HOT] {
+            let path = root.join(name);
+            fs::write(&path, vec![b'.'; self.bytes]).at(&path)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the hot file until the server has it in memory.
+    pub(super) fn warm(&self, address: SocketAddr) -> Result<(), String> {
+        (0..WARM).try_for_each(|_| self.get(address, HOT).map(drop))
+    }
+
+    /// Sends the requests of the scene, each by a client of its own, and waits for the responses.
+    pub(super) fn play(&self, address: SocketAddr, stop: &AtomicBool) -> Result<Times, String> {
+        // The others follow from here on, however late this machine is.
+        let cold = SentRequest::send(address, COLD)?;
+        let hot = |after: Duration| {
+            sleep_until(cold.at + after, stop);
+            self.get(address, HOT)
+        };
+        thread::scope(|scope| {
+            let clients = self.hot_after.map(|after| scope.spawn(move || hot(after)));
+            let cold_s = self.answered(&cold);
+            let joined = |client: ScopedJoinHandle<'_, Result<f64, String>>| {
+                client.join().unwrap_or_else(|_| Err("a client has ended".to_owned()))
+            };
+            let hot_s = clients.map(joined).into_iter().collect::<Result<_, _>>()?;
+            Ok(Times { cold_s: cold_s?, hot_s })
+        })
+    }
+
+    fn get(&self, address: SocketAddr, name: &'static str) -> Result<f64, String> {
+        self.answered(&SentRequest::send(address, name)?)
+    }
+
+    /// Receives a whole response. Returns the time since before its client connected, seconds.
+    fn answered(&self, asked: &SentRequest) -> Result<f64, String> {
+        let mut response = Vec::new();
+        let read = (&asked.stream).read_to_end(&mut response);
+        read.map_err(|error| format!("GET /{}: {error}", asked.name))?;
+        if response.starts_with(b"HTTP/1.1 200 ") && response.ends_with(&vec![b'.'; self.bytes]) {
+            return Ok(asked.at.elapsed().as_secs_f64());
+        }
+        let head = response.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        Err(format!("GET /{}: the server answered {:?}", asked.name, String::from_utf8_lossy(head)))
+    }
+}
+
+/// Request that has been sent.
+#[derive(Debug)]
+struct SentRequest {
+    name: &'static str,
+    /// Time before its client connected.
+    at: Instant,
+    stream: TcpStream,
+}
+
+impl SentRequest {
+    fn send(address: SocketAddr, name: &'static str) -> Result<Self, String> {
+        let at = Instant::now();
+        let sent = TcpStream::connect(address).and_then(|mut stream| {
+            stream.set_read_timeout(Some(ANSWER_MAX))?;
+            let head = format!("GET /{name} HTTP/1.1\r\nHost: film\r\nConnection: close\r\n\r\n");
+            stream.write_all(head.as_bytes())?;
+            Ok(stream)
+        });
+        let stream = sent.map_err(|error| format!("GET /{name}: {error}"))?;
+        Ok(Self { name, at, stream })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scene_is_read_and_has_time_for_its_requests() {
+        for scenario in Scenario::value_variants() {
+            let scene = scenario.scene();
+            let experiment = scene.experiment(Vec::new());
+            let disk = experiment.environment.disk.expect("a disk");
+            let seek = Duration::from_secs_f64(disk.seek_ms / 1e3);
+            assert!(scene.hot_after.iter().all(|after| *after < seek));
+            assert!(2 * seek < scene.lasts, "{scene:?}");
+            assert_eq!(scenario.to_possible_value().expect("a name").get_name(), scene.name);
+        }
+    }
+}
