@@ -80,9 +80,12 @@ fn a_request_waits_behind_a_cold_file_in_sped_and_not_in_amped() {
             (&shot["architecture"], &shot["film"]["architecture"]),
             (&name.into(), &name.into())
         );
-        assert_eq!(shot["film"]["requests"].as_array().map(Vec::len), Some(4), "{name}");
+        for seen_by in ["requests", "clients"] {
+            assert_eq!(shot["film"][seen_by].as_array().map(Vec::len), Some(4), "{name}");
+        }
         assert!(text.contains(&format!("\"architecture\":\"{name}\"")), "{name}");
     }
+    assert_eq!(text.matches("GET /hot.txt").count(), 6);
     // Both servers count the time that they wait for files.
     let is_of_file =
         |bar: &Value| ["open", "read", "stat"].iter().any(|what| bar["what"] == **what);

@@ -142,6 +142,7 @@ fn shoot(options: &FilmOptions, begun: impl FnOnce(u32)) -> Result<Footage, Fail
     Ok(Footage {
         architecture: server.arena.architecture(),
         pid: server.pid,
+        began_ns: begin,
         lasts_ns: lasts_ns.min(clock::nanos() - begin),
         threads_left_out: reader.threads_left_out(),
         threads: reader.into_threads(),

@@ -16,7 +16,7 @@ use crate::units::At;
 use crate::watch;
 use clap::Args;
 pub use scene::Scenario;
-use scene::{Scene, Times};
+use scene::{Answered, Scene};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -79,8 +79,10 @@ struct Films {
 #[derive(Debug, Serialize)]
 struct Shot {
     architecture: String,
-    #[serde(flatten)]
-    times: Times,
+    /// Time of the response with the cold file, seconds.
+    cold_s: f64,
+    /// Times of the responses with the hot one.
+    hot_s: Vec<f64>,
     /// Growth of the server's counters during the film.
     counters: Numbers,
     /// The scene, as `regatta film --json` prints it.
@@ -91,9 +93,9 @@ impl Films {
     fn table(&self, scene: &Scene) -> String {
         let mut out = format!("{:16}{:>12}   hot file", "", "cold file");
         let _ = writeln!(out, ", asked for {} later", scene.words());
-        for Shot { architecture, times, .. } in &self.films {
-            let _ = write!(out, "{architecture:16}{:>10.4} s ", times.cold_s);
-            let hot: String = times.hot_s.iter().map(|hot| format!("{hot:>9.4} s")).collect();
+        for Shot { architecture, cold_s, hot_s, .. } in &self.films {
+            let _ = write!(out, "{architecture:16}{cold_s:>10.4} s ");
+            let hot: String = hot_s.iter().map(|hot| format!("{hot:>9.4} s")).collect();
             let _ = writeln!(out, "{hot}");
         }
         let _ = writeln!(out, "{}", self.page.display());
@@ -242,13 +244,18 @@ impl<'a> FilmSet<'a> {
             }
             sleep_until(Instant::now() + STEP, stop);
         }
-        let times = self.scene.play(server.address, stop)?;
+        let answered = self.scene.play(server.address, stop)?;
         if recorder.wait(self.scene.lasts + PATIENCE, stop)? != Some(0) {
             return Err(self.fault());
         }
         let counters = watch::grown(&before, &watch::counters_of(regatta, pid));
-        let film = serde_json::from_slice(&fs::read(&kept).at(&kept)?).at(&kept)?;
-        Ok(Shot { architecture: target.name.clone(), times, counters, film })
+        let mut film: Value = serde_json::from_slice(&fs::read(&kept).at(&kept)?).at(&kept)?;
+        let began_ns = film["began_ns"].as_u64().unwrap_or_default();
+        film["clients"] = answered.iter().map(|one| one.in_film(began_ns)).collect();
+        fs::write(&kept, film.to_string()).at(&kept)?;
+        let mut times = answered.iter().map(Answered::seconds);
+        let (architecture, cold_s) = (target.name.clone(), times.next().unwrap_or_default());
+        Ok(Shot { architecture, cold_s, hot_s: times.collect(), counters, film })
     }
 
     /// File of an architecture's film.

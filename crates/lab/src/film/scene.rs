@@ -4,7 +4,8 @@ use crate::experiment::{Experiment, Scale, Target, parse};
 use crate::servers::process::sleep_until;
 use crate::units::At;
 use clap::ValueEnum;
-use serde::Serialize;
+use regatta_sys::clock;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -48,11 +49,26 @@ static COLD_FILE: Scene = Scene {
     hot_after: [Duration::from_millis(20), Duration::from_millis(40), Duration::from_millis(60)],
 };
 
-/// Times of the responses, seconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Times {
-    pub(super) cold_s: f64,
-    pub(super) hot_s: Vec<f64>,
+/// Request with its response, as its client saw them. Times are the kernel's monotonic ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answered {
+    name: &'static str,
+    /// Before the client connected.
+    from_ns: u64,
+    /// After it had the whole response.
+    to_ns: u64,
+}
+
+impl Answered {
+    pub(super) fn seconds(&self) -> f64 {
+        Duration::from_nanos(self.to_ns.saturating_sub(self.from_ns)).as_secs_f64()
+    }
+
+    /// The request as a film that began at `began_ns` has it.
+    pub(super) fn in_film(&self, began_ns: u64) -> Value {
+        let [from_ns, to_ns] = [self.from_ns, self.to_ns].map(|at| at.saturating_sub(began_ns));
+        json!({ "name": format!("GET /{}", self.name), "from_ns": from_ns, "to_ns": to_ns })
+    }
 }
 
 impl Scenario {
@@ -92,38 +108,43 @@ impl Scene {
     }
 
     /// Sends the requests of the scene, each by a client of its own, and waits for the responses.
-    pub(super) fn play(&self, address: SocketAddr, stop: &AtomicBool) -> Result<Times, String> {
+    /// The first is that for the cold file.
+    pub(super) fn play(
+        &self,
+        address: SocketAddr,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Answered>, String> {
         // The others follow from here on, however late this machine is.
-        let cold = SentRequest::send(address, COLD)?;
+        let (begin, cold) = (Instant::now(), SentRequest::send(address, COLD)?);
         let hot = |after: Duration| {
-            sleep_until(cold.at + after, stop);
+            sleep_until(begin + after, stop);
             self.get(address, HOT)
         };
         thread::scope(|scope| {
             let clients = self.hot_after.map(|after| scope.spawn(move || hot(after)));
-            let cold_s = self.answered(&cold);
-            let joined = |client: ScopedJoinHandle<'_, Result<f64, String>>| {
+            let cold = self.answered(&cold);
+            let joined = |client: ScopedJoinHandle<'_, Result<Answered, String>>| {
                 client.join().unwrap_or_else(|_| Err("a client has ended".to_owned()))
             };
-            let hot_s = clients.map(joined).into_iter().collect::<Result<_, _>>()?;
-            Ok(Times { cold_s: cold_s?, hot_s })
+            [cold].into_iter().chain(clients.map(joined)).collect()
         })
     }
 
-    fn get(&self, address: SocketAddr, name: &'static str) -> Result<f64, String> {
+    fn get(&self, address: SocketAddr, name: &'static str) -> Result<Answered, String> {
         self.answered(&SentRequest::send(address, name)?)
     }
 
-    /// Receives a whole response. Returns the time since before its client connected, seconds.
-    fn answered(&self, asked: &SentRequest) -> Result<f64, String> {
-        let mut response = Vec::new();
-        let read = (&asked.stream).read_to_end(&mut response);
-        read.map_err(|error| format!("GET /{}: {error}", asked.name))?;
+    /// Receives a whole response.
+    fn answered(&self, sent: &SentRequest) -> Result<Answered, String> {
+        let SentRequest { name, from_ns, stream } = sent;
+        let (mut stream, mut response) = (stream, Vec::new());
+        let read = stream.read_to_end(&mut response);
+        read.map_err(|error| format!("GET /{name}: {error}"))?;
         if response.starts_with(b"HTTP/1.1 200 ") && response.ends_with(&vec![b'.'; self.bytes]) {
-            return Ok(asked.at.elapsed().as_secs_f64());
+            return Ok(Answered { name, from_ns: *from_ns, to_ns: clock::nanos() });
         }
         let head = response.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        Err(format!("GET /{}: the server answered {:?}", asked.name, String::from_utf8_lossy(head)))
+        Err(format!("GET /{name}: the server answered {:?}", String::from_utf8_lossy(head)))
     }
 }
 
@@ -132,13 +153,13 @@ impl Scene {
 struct SentRequest {
     name: &'static str,
     /// Time before its client connected.
-    at: Instant,
+    from_ns: u64,
     stream: TcpStream,
 }
 
 impl SentRequest {
     fn send(address: SocketAddr, name: &'static str) -> Result<Self, String> {
-        let at = Instant::now();
+        let from_ns = clock::nanos();
         let sent = TcpStream::connect(address).and_then(|mut stream| {
             stream.set_read_timeout(Some(ANSWER_MAX))?;
             let head = format!("GET /{name} HTTP/1.1\r\nHost: film\r\nConnection: close\r\n\r\n");
@@ -146,7 +167,7 @@ impl SentRequest {
             Ok(stream)
         });
         let stream = sent.map_err(|error| format!("GET /{name}: {error}"))?;
-        Ok(Self { name, at, stream })
+        Ok(Self { name, from_ns, stream })
     }
 }
 

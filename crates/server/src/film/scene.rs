@@ -19,6 +19,7 @@ const SLOW_NS: u64 = 1_000_000;
 pub(super) struct Footage {
     pub(super) architecture: String,
     pub(super) pid: u32,
+    pub(super) began_ns: u64,
     pub(super) lasts_ns: u64,
     pub(super) threads_left_out: u64,
     pub(super) threads: Vec<FilmThread>,
@@ -30,6 +31,9 @@ pub(crate) struct Scene {
     pub(super) format: String,
     pub(super) architecture: String,
     pub(super) pid: u32,
+    /// Time of the kernel's monotonic clock at the begin.
+    #[serde(default)]
+    pub(super) began_ns: u64,
     pub(super) lasts_ns: u64,
     /// Records that were overwritten before they were read.
     pub(super) records_lost: u64,
@@ -43,6 +47,9 @@ pub(crate) struct Scene {
     pub(super) bars: Vec<Bar>,
     pub(super) waits: Vec<Wait>,
     pub(super) handovers: Vec<Handover>,
+    /// Requests as clients saw them; their sender adds them.
+    #[serde(default)]
+    pub(super) clients: Vec<ClientRequest>,
     #[serde(default)]
     pub(super) records: Vec<Line>,
 }
@@ -111,6 +118,14 @@ pub(super) struct Handover {
     pub(super) to_ns: u64,
 }
 
+/// Request from before its client connected until the client had the whole response.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ClientRequest {
+    pub(super) name: String,
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+}
+
 /// A record: time, unit, connection, requests that have come, event, what it is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Line(
@@ -170,6 +185,7 @@ impl Scene {
         let times = self.bars.iter().map(|it| (it.from_ns, it.to_ns));
         let times = times.chain(self.waits.iter().map(|it| (it.from_ns, it.to_ns)));
         let times = times.chain(self.requests.iter().map(|it| (it.from_ns, it.to_ns)));
+        let times = times.chain(self.clients.iter().map(|it| (it.from_ns, it.to_ns)));
         if times.chain(self.handovers.iter().map(|it| (it.from_ns, it.to_ns))).any(|(a, b)| a > b) {
             return Err("something in it ends before it begins");
         }
@@ -242,6 +258,7 @@ impl<'f> Maker<'f> {
             format: FORMAT.to_owned(),
             architecture: footage.architecture.clone(),
             pid: footage.pid,
+            began_ns: footage.began_ns,
             lasts_ns: footage.lasts_ns,
             records_lost: lost,
             threads_left_out: footage.threads_left_out,

@@ -24,7 +24,7 @@ fn add(thread: &mut FilmThread, connection: u32, records: &[(u64, u16, u32, Film
 
 fn footage(threads: Vec<FilmThread>) -> Footage {
     let architecture = "sped".to_owned();
-    Footage { architecture, pid: 7, lasts_ns: 100 * MS, threads_left_out: 0, threads }
+    Footage { architecture, pid: 7, began_ns: 0, lasts_ns: 100 * MS, threads_left_out: 0, threads }
 }
 
 fn worker() -> FilmThread {
