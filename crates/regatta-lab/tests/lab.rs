@@ -355,7 +355,8 @@ fn a_run_grows_until_its_claims_are_decided_or_the_time_is_over() {
         .replace(r#"program = "regatta" }"#, r#"program = "regatta", config = {ACCEPTINF} }"#)
         .replace("{ACCEPTINF}", r#"{ server.architecture = "acceptinf" }"#)
         .replace(r#""symped""#, r#""accept1""#)
-        .replace("targets.one.config.event.processes = 2\n", "");
+        .replace("targets.one.config.event.processes = 2\n", "")
+        .replace(r#"loop = "closed""#, r#"loop = "open", rate = 300"#);
     let row = "[[claim]]\nid = \"slower\"\nsays = \"Accepting one at a time is slower\"\n\
                asks = [{ peak = [\"one\", \"inf\"], is = \"0.6..0.9\" }]\n";
     fs::write(&file, format!("{text}\n{row}")).unwrap();
