@@ -1,8 +1,11 @@
 //! A reading as JSON, for `regatta top --json` and for `/status` of the admin process. All names
 //! are those of `docs/metrics.md`.
-use super::{Memory, Sample, Worker, phase_name};
+//!
+//! The document is written without a tree of values. So a page that asks each second about many
+//! workers costs little.
+use super::{Memory, Sample, phase_name};
 use regatta_metrics::{Counter, Dial, Gauge, Histogram, Merge, Snapshot, Totals};
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
 
 const DIALS: [(&str, Dial); Dial::ALL.len()] = [
     ("threads", Dial::Threads),
@@ -15,113 +18,217 @@ const DIALS: [(&str, Dial); Dial::ALL.len()] = [
 
 /// Formats one document, on one line.
 pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
-    let workers = now.workers.iter().map(|worker| object_of(now, earlier, worker));
-    let workers: Vec<Value> = workers.collect();
     let seconds = earlier.map(|earlier| now.seconds_since(earlier));
-    let stages = now.stages(earlier).into_iter().map(|stage| {
-        let mut object = values(&stage.totals);
-        object.insert("stage".to_owned(), json!(stage.name));
-        object.insert("dials".to_owned(), dials(|dial| stage.dial(dial)));
-        if let Some(seconds) = seconds {
-            object.insert("interval".to_owned(), interval(&stage.since, seconds));
-        }
-        Value::Object(object)
-    });
-    let stages: Vec<Value> = stages.collect();
-    let mut total = values(&now.totals);
-    total.insert("memory".to_owned(), now.memory().json());
-    if let Some(earlier) = earlier {
-        let since = now.totals.since(&earlier.totals);
-        total.insert("interval".to_owned(), interval(&since, now.seconds_since(earlier)));
-    }
-    let document = json!({
-        "server": {
-            "pid": now.pid,
-            "architecture": now.architecture,
-            "started_unix_ms": now.started_unix_ms,
-            "uptime_s": now.uptime.as_secs_f64(),
-            "phase": phase_name(now.phase),
-            "log_generation": now.log_generation,
-            "workers": now.processes(),
-            "threads": now.threads(),
+    let interval = |since| Some(Interval { seconds: seconds?, since });
+    let stages = now.stages(earlier);
+    let document = Document {
+        server: ServerObject {
+            pid: now.pid,
+            architecture: &now.architecture,
+            started_unix_ms: now.started_unix_ms,
+            uptime_s: now.uptime.as_secs_f64(),
+            phase: phase_name(now.phase),
+            log_generation: now.log_generation,
+            workers: now.processes(),
+            threads: now.threads(),
         },
-        "total": total,
-        "workers": workers,
-        "stages": stages,
-    });
-    format!("{document}\n")
+        total: TotalObject {
+            values: Values::new(&now.totals),
+            memory: now.memory(),
+            interval: earlier.and_then(|earlier| interval(now.totals.since(&earlier.totals))),
+        },
+        workers: List(now.workers.iter().map(|worker| WorkerObject {
+            values: Values::new(&worker.totals),
+            slot: worker.slot,
+            pid: (worker.pid != 0).then_some(worker.pid),
+            incarnation: worker.incarnation,
+            heartbeat_age_ms: worker.heartbeat_age_ms,
+            memory: worker.memory,
+            role: &worker.role,
+            dials: Dials(worker.dials),
+            interval: earlier.and_then(|_| interval(now.worker_since(worker, earlier))),
+        })),
+        stages: List(stages.iter().map(|stage| StageObject {
+            values: Values::new(&stage.totals),
+            stage: stage.name,
+            dials: Dials(stage.dials),
+            interval: interval(stage.since.clone()),
+        })),
+    };
+    let text = serde_json::to_string(&document).expect("names are strings, and memory is written");
+    format!("{text}\n")
 }
 
-fn object_of(now: &Sample, earlier: Option<&Sample>, worker: &Worker) -> Value {
-    let mut object = values(&worker.totals);
-    let pid = (worker.pid != 0).then_some(worker.pid);
-    object.insert("slot".to_owned(), json!(worker.slot));
-    object.insert("pid".to_owned(), json!(pid));
-    object.insert("incarnation".to_owned(), json!(worker.incarnation));
-    object.insert("heartbeat_age_ms".to_owned(), json!(worker.heartbeat_age_ms));
-    object.insert("memory".to_owned(), json!(worker.memory.as_ref().map(Memory::json)));
-    object.insert("role".to_owned(), json!(worker.role));
-    object.insert("dials".to_owned(), dials(|dial| worker.dials[dial as usize]));
-    if let Some(earlier) = earlier {
-        let since = now.worker_since(worker, Some(earlier));
-        object.insert("interval".to_owned(), interval(&since, now.seconds_since(earlier)));
+#[derive(Serialize)]
+struct Document<'a, W: Serialize, S: Serialize> {
+    server: ServerObject<'a>,
+    total: TotalObject<'a>,
+    workers: W,
+    stages: S,
+}
+
+#[derive(Serialize)]
+struct ServerObject<'a> {
+    pid: u32,
+    architecture: &'a str,
+    started_unix_ms: u64,
+    uptime_s: f64,
+    phase: &'static str,
+    log_generation: u64,
+    workers: usize,
+    threads: u64,
+}
+
+#[derive(Serialize)]
+struct TotalObject<'a> {
+    #[serde(flatten)]
+    values: Values<'a>,
+    memory: Memory,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<Interval>,
+}
+
+#[derive(Serialize)]
+struct WorkerObject<'a> {
+    #[serde(flatten)]
+    values: Values<'a>,
+    slot: usize,
+    pid: Option<u32>,
+    incarnation: u64,
+    heartbeat_age_ms: u64,
+    memory: Option<Memory>,
+    role: &'a str,
+    dials: Dials,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<Interval>,
+}
+
+#[derive(Serialize)]
+struct StageObject<'a> {
+    #[serde(flatten)]
+    values: Values<'a>,
+    stage: &'a str,
+    dials: Dials,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<Interval>,
+}
+
+#[derive(Serialize)]
+struct Values<'a> {
+    counters: Counters<'a>,
+    gauges: Gauges<'a>,
+    histograms: Histograms<'a>,
+}
+
+impl<'a> Values<'a> {
+    const fn new(totals: &'a Totals) -> Self {
+        Self { counters: Counters(totals), gauges: Gauges(totals), histograms: Histograms(totals) }
     }
-    Value::Object(object)
 }
 
-fn dials(value: impl Fn(Dial) -> u64) -> Value {
-    object(DIALS.into_iter().map(|(name, dial)| (name, value(dial).into())))
+struct Counters<'a>(&'a Totals);
+
+impl Serialize for Counters<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let value = |counter: &Counter| (counter.name(), self.0.get(*counter));
+        to.collect_map(Counter::ALL.iter().map(value))
+    }
 }
 
-fn values(totals: &Totals) -> Map<String, Value> {
-    let counters = Counter::ALL.iter().map(|&counter| (counter.name(), totals.get(counter).into()));
-    let gauges = Gauge::ALL.iter().map(|&gauge| (gauge.name(), totals.gauge(gauge).into()));
-    [
-        ("counters".to_owned(), object(counters)),
-        ("gauges".to_owned(), object(gauges)),
-        ("histograms".to_owned(), histograms(totals)),
-    ]
-    .into_iter()
-    .collect()
+struct Gauges<'a>(&'a Totals);
+
+impl Serialize for Gauges<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let value = |gauge: &Gauge| (gauge.name(), self.0.gauge(*gauge));
+        to.collect_map(Gauge::ALL.iter().map(value))
+    }
 }
 
-/// Counts of an interval: rates of the counters, per second, and the distributions.
-fn interval(since: &Totals, seconds: f64) -> Value {
-    let sums = Counter::ALL.iter().filter(|counter| counter.merge() == Merge::Sum);
-    let rates = sums.map(|&counter| {
-        #[expect(clippy::cast_precision_loss, reason = "a rate")]
-        let rate = since.get(counter) as f64 / seconds.max(f64::MIN_POSITIVE);
-        (counter.name(), json!(rate))
-    });
-    json!({
-        "seconds": seconds,
-        "rates": object(rates),
-        "histograms": histograms(since),
-    })
-}
+struct Histograms<'a>(&'a Totals);
 
-fn histograms(totals: &Totals) -> Value {
-    object(
-        Histogram::ALL
-            .iter()
-            .map(|&histogram| (histogram.name(), distribution(totals.histogram(histogram)))),
-    )
+impl Serialize for Histograms<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let value = |histogram: &Histogram| {
+            (histogram.name(), Distribution::new(self.0.histogram(*histogram)))
+        };
+        to.collect_map(Histogram::ALL.iter().map(value))
+    }
 }
 
 /// Quantiles are upper bounds, at most a sixteenth too large; `null` where nothing was recorded.
-fn distribution(snapshot: &Snapshot) -> Value {
-    let quantile = |per_million| snapshot.quantile(per_million).map(|bounds| bounds.high);
-    json!({
-        "count": snapshot.count(),
-        "sum": snapshot.sum(),
-        "max": snapshot.max(),
-        "p50": quantile(500_000),
-        "p90": quantile(900_000),
-        "p99": quantile(990_000),
-        "p999": quantile(999_000),
-    })
+#[derive(Serialize)]
+struct Distribution {
+    count: u64,
+    sum: u64,
+    max: u64,
+    p50: Option<u64>,
+    p90: Option<u64>,
+    p99: Option<u64>,
+    p999: Option<u64>,
 }
 
-fn object(members: impl Iterator<Item = (&'static str, Value)>) -> Value {
-    Value::Object(members.map(|(name, value)| (name.to_owned(), value)).collect())
+impl Distribution {
+    fn new(snapshot: &Snapshot) -> Self {
+        let quantile = |per_million| snapshot.quantile(per_million).map(|bounds| bounds.high);
+        Self {
+            count: snapshot.count(),
+            sum: snapshot.sum(),
+            max: snapshot.max(),
+            p50: quantile(500_000),
+            p90: quantile(900_000),
+            p99: quantile(990_000),
+            p999: quantile(999_000),
+        }
+    }
+}
+
+struct Dials([u64; Dial::ALL.len()]);
+
+impl Serialize for Dials {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(DIALS.iter().map(|(name, dial)| (name, self.0[*dial as usize])))
+    }
+}
+
+/// Counts of an interval: rates of the counters, per second, and the distributions.
+struct Interval {
+    seconds: f64,
+    since: Totals,
+}
+
+impl Serialize for Interval {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Members<'a> {
+            seconds: f64,
+            rates: Rates<'a>,
+            histograms: Histograms<'a>,
+        }
+        let Self { seconds, since } = self;
+        let (rates, histograms) = (Rates(since, *seconds), Histograms(since));
+        Members { seconds: *seconds, rates, histograms }.serialize(to)
+    }
+}
+
+/// Counts and the seconds of their interval.
+struct Rates<'a>(&'a Totals, f64);
+
+impl Serialize for Rates<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(since, seconds) = self;
+        let sums = Counter::ALL.iter().filter(|counter| counter.merge() == Merge::Sum);
+        to.collect_map(sums.map(|&counter| {
+            #[expect(clippy::cast_precision_loss, reason = "a rate")]
+            let rate = since.get(counter) as f64 / seconds.max(f64::MIN_POSITIVE);
+            (counter.name(), rate)
+        }))
+    }
+}
+
+struct List<I>(I);
+
+impl<T: Serialize, I: Iterator<Item = T> + Clone> Serialize for List<I> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.clone())
+    }
 }

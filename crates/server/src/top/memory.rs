@@ -1,5 +1,5 @@
 //! Memory of a process, from `/proc`.
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
 use std::fs;
 
 /// Kernel memory of a task's stack, bytes (x86-64 and arm64).
@@ -57,16 +57,18 @@ impl Memory {
     pub(super) const fn kernel_stacks(&self) -> u64 {
         self.tasks.saturating_mul(KERNEL_STACK_BYTES)
     }
+}
 
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "resident_bytes": self.resident,
-            "anonymous_bytes": self.anonymous,
-            "shared_bytes": self.shared,
-            "page_tables_bytes": self.page_tables,
-            "kernel_stacks_bytes": self.kernel_stacks(),
-            "tasks": self.tasks,
-        })
+impl Serialize for Memory {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map([
+            ("resident_bytes", self.resident),
+            ("anonymous_bytes", self.anonymous),
+            ("shared_bytes", self.shared),
+            ("page_tables_bytes", self.page_tables),
+            ("kernel_stacks_bytes", self.kernel_stacks()),
+            ("tasks", self.tasks),
+        ])
     }
 }
 
