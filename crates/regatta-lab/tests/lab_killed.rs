@@ -51,7 +51,11 @@ impl Place {
         let text = format!(
             r#"experiment = {{ name = "killed", question = "?", expect = "!" }}
 targets.sped = {{ program = "regatta" }}
-workload = {{ root = "{}/site", target = "/index.html", loop = "open", rate = 200, connections = 2 }}
+workload.root = "{}/site"
+workload.target = "/index.html"
+workload.loop = "open"
+workload.rate = 200
+workload.connections = 2
 measure = {{ warm_s = 0.1, window_s = 0.5, blocks = 1 }}
 guards = {{ lag_p99_ms_max = 1e6, client_busy_max = 1, foreign_max = 1, steal_max = 1 }}
 [environment]
