@@ -62,7 +62,7 @@ pub use map::{Map, send_mapped};
 pub use opening::{
     OpenResult, OpenRules, known_device, open_below, open_cached, open_cached_on_mount,
 };
-pub use page_cache::{Resident, by_cachestat, by_mincore, has_gap};
+pub use page_cache::{Resident, by_cachestat, by_mincore, has_gap, has_pages};
 pub use read::{Read, ReadAhead, by_nowait, read_ahead, read_cached, read_range, touch};
 pub use send::{
     SEND_SLICES_MAX, SENDFILE_BYTES_MAX, SendCall, Sent, recv, recv_now, send, send_last,

@@ -5,7 +5,7 @@ use crate::{StaticFile, hook, hook::Call, retry_interrupted};
 use regatta_op::{Fault, File};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::{
-    os::fd::{AsFd, AsRawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
     ptr,
 };
 
@@ -32,15 +32,22 @@ pub fn by_mincore(file: &StaticFile, at: u64, len: u64) -> Resident {
     if hook::cold_us(file.id().inode) > 0 {
         return Resident::No;
     }
-    match pages_absent(file, at, len) {
+    match pages_absent(file.as_fd(), at, len) {
         Some(0) => Resident::Yes,
         Some(_) => Resident::No,
         None => Resident::Unknown,
     }
 }
 
+/// Whether any page of the first `len` bytes is in memory, as [`by_mincore`]; `None` if the system
+/// does not say.
+#[must_use]
+pub fn has_pages(file: impl AsFd, len: u64) -> Option<bool> {
+    Some(pages_absent(file.as_fd(), 0, len)? < pages_of(0, len))
+}
+
 /// Pages of the range that are not in memory, as [`by_mincore`]; `None` if the system does not say.
-pub(crate) fn pages_absent(file: &StaticFile, at: u64, len: u64) -> Option<u64> {
+pub(crate) fn pages_absent(file: BorrowedFd<'_>, at: u64, len: u64) -> Option<u64> {
     let start = at - at % PAGE;
     let pages = (at + len.max(1)).div_ceil(PAGE) - start / PAGE;
     let (bytes, count) = (usize::try_from(pages * PAGE).ok()?, usize::try_from(pages).ok()?);
@@ -49,7 +56,7 @@ pub(crate) fn pages_absent(file: &StaticFile, at: u64, len: u64) -> Option<u64> 
     // reads it, so that a file that shrinks cannot fault.
     let mapped = unsafe {
         let (prot, flags) = (ProtFlags::READ, MapFlags::SHARED);
-        rustix::mm::mmap(ptr::null_mut(), bytes, prot, flags, file.as_fd(), start)
+        rustix::mm::mmap(ptr::null_mut(), bytes, prot, flags, file, start)
     };
     let mapped = mapped.ok()?;
     // SAFETY: the mapping is page-aligned and `bytes` long; the vector has a byte for each page.

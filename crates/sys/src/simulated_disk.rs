@@ -17,6 +17,7 @@ use regatta_op::File;
 use rustix::fs::{Advice, fadvise};
 use std::{
     io,
+    os::fd::AsFd,
     sync::{
         OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -166,7 +167,7 @@ fn bytes_absent(file: &StaticFile, at: u64, len: u64) -> u64 {
     if len == 0 || by_cachestat(file, at, len) == Resident::Yes {
         return 0;
     }
-    pages_absent(file, at, len).unwrap_or(0) * BLOCK_BYTES
+    pages_absent(file.as_fd(), at, len).unwrap_or(0) * BLOCK_BYTES
 }
 
 impl Disk {

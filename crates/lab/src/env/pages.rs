@@ -6,6 +6,7 @@ use super::spec::Pages;
 use crate::stats::Random;
 use crate::units::{At, walk};
 use regatta_load::workload::specweb;
+use regatta_sys::has_pages;
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,9 +20,15 @@ const FILES_MAX: usize = 4_000_000;
 pub(super) fn drop_all(root: &Path) -> Result<(), String> {
     each_path(root, |path| {
         let file = File::open(path)?;
-        // Dirty pages cannot be dropped (systems.md §5.5). A read-only mount refuses, and has none.
-        let _ = file.sync_data();
-        fadvise(&file, 0, None, Advice::DontNeed).map_err(io::Error::from)
+        let drop_pages = || fadvise(&file, 0, None, Advice::DontNeed).map_err(io::Error::from);
+        drop_pages()?;
+        // Dirty pages cannot be dropped (systems.md §5.5). A sync flushes the disk even for a file
+        // that has none. A read-only mount refuses to sync, and has none.
+        if has_pages(&file, file.metadata()?.len()) != Some(false) {
+            let _ = file.sync_data();
+            drop_pages()?;
+        }
+        Ok(())
     })
 }
 
