@@ -145,7 +145,7 @@ fn of_ours(experiment: &Experiment) -> [ClientFault; 5] {
 }
 
 /// Faults of an experiment whose client is not ours.
-fn of_another(experiment: &Experiment) -> [ClientFault; 6] {
+fn of_another(experiment: &Experiment) -> [ClientFault; 7] {
     let Experiment { workload, machine, measure, .. } = experiment;
     let whole = |seconds: f64| seconds.fract() == 0.0;
     let rotates = workload.ask == Ask::Rotation;
@@ -168,6 +168,7 @@ fn of_another(experiment: &Experiment) -> [ClientFault; 6] {
             "asks for one path, workload.target, or for the files of a preset: \"rotation\"",
         ),
         (!is_target(&workload.target), "takes a workload.target such as \"/a.html\""),
+        (workload.idle.is_some(), "holds no silent connections: leave workload.idle out"),
     ]
 }
 

@@ -252,6 +252,8 @@ pub struct Workload {
     /// `constant`, `poisson` or `uniform`.
     pub arrivals: String,
     pub connections: u32,
+    /// Connections that are asked once and then held, silent, instead of the preset's.
+    pub idle: Option<u32>,
     /// Requests on one connection; 0: no limit.
     pub requests_per_connection: u32,
     /// Whether sessions have their think times, `kept`, or none.

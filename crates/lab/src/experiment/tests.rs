@@ -364,6 +364,7 @@ fn h2load_makes_what_it_can() {
     for (wrong, why) in [
         ("workload.streams = 2", "workload.streams takes workload.client = \"h2load\""),
         (&format!("{wrk}workload.streams = 2"), "has no streams"),
+        (&format!("{wrk}workload.idle = 2"), "holds no silent connections"),
         (&format!("{h2load}workload.streams = 0"), "from 1 to 1000"),
         (&format!("{h2load}factors.\"workload.streams\" = [1, 1001]"), "not from 1 to 1000"),
         (&format!("{h2load}workload.tls = \"resumed\""), "resumes no sessions"),

@@ -107,6 +107,9 @@ impl Bench<'_> {
                 flag("--requests-per-connection", requests.into());
             }
         }
+        if let Some(idle) = workload.idle {
+            flag("--idle", idle.to_string().into());
+        }
         if let Some(slo) = &workload.slo {
             flag("--slo", slo.into());
         }
