@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+pub mod course;
 pub mod task_error;

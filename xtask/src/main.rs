@@ -12,7 +12,7 @@ mod tidy;
 use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use std::ffi::OsString;
 use std::process::ExitCode;
-use xtask::{command, task_error};
+use xtask::{command, course, task_error};
 
 /// Regatta's own tools.
 #[derive(Debug, Parser)]
@@ -46,6 +46,8 @@ enum Command {
     /// and clean up after earlier ones.
     #[command(disable_help_flag = true)]
     Env(Words),
+    /// Run the commands of the course (docs/course) in full, and print the time of each.
+    Course,
     /// Make Debian packages of both programs, and an image of the server for containers, in
     /// target/package, which is emptied before. docs/operating.md lists their contents.
     Package(package::Options),
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Sim(options) => simulate::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Env(words) => words.run("env"),
+        Command::Course => course::run(),
         Command::Package(options) => package::run(options),
         Command::Memory(words) => words.run("memory"),
         Command::TlsStorm(words) => words.run("tls-storm"),

@@ -22,7 +22,8 @@ pub const EXPERIMENTS: &[(&str, &str)] = files! { "experiments":
     "think-times" "threads-short" "threads-many" "architectures" "means" "hybrid-think"
     "hybrid-keepalive" "stages-cost" "stages-fair" "stages-burst" "seda-disk" "seda-overload"
     "cohort" "pollers" "residency" "amped-misses" "memory" "template-builds"
-    "template-configurations" "template-site"
+    "template-configurations" "template-site" "course-disk" "course-accept" "course-helpers"
+    "course-idle" "course-barrier" "course-overload"
 };
 
 /// The text of the experiment `name`.
@@ -32,10 +33,9 @@ pub fn find(name: &str) -> Option<&'static str> {
 
 /// Bases that several experiments extend, by name; a base is no experiment itself.
 pub(super) const BASES: &[(&str, &str)] = files! { "experiments/base":
-    "azzedin-base" "costs" "disk-base" "ethernet" "eurosys07-base" "full-think" "geneves-base"
-    "hpl01-base" "one-processor" "overload" "page-cache" "replica-disk" "systor12-base"
-    "systor12-disk"
-    "think-base"
+    "azzedin-base" "costs" "course" "course-cold" "disk-base" "ethernet" "eurosys07-base"
+    "full-think" "geneves-base" "hpl01-base" "one-processor" "overload" "page-cache"
+    "replica-disk" "systor12-base" "systor12-disk" "think-base"
 };
 
 /// Everything that a file may extend.
