@@ -3,6 +3,7 @@
 use crate::command::{cargo, project_root, target_dir};
 use crate::task_error::TaskError;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -93,7 +94,12 @@ pub fn run() -> Result<bool, TaskError> {
     let lessons = lessons()?;
     let folder = target_dir().join("course");
     // The lab continues a run that it finds.
-    let _ = fs::remove_dir_all(&folder);
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(TaskError::attempting("remove", folder.display())(error));
+        }
+        _ => {}
+    }
     build()?;
     let mut table = vec!["| lesson | command | seconds | outcome |\n|---|---|---:|---|".to_owned()];
     let mut held = true;

@@ -147,16 +147,21 @@ impl Report {
 pub(crate) fn run() -> bool {
     let mut report = Report { steps: Vec::new() };
     report.step("format", || held(cargo().args(["fmt", "--all", "--check"])));
-    report.step("tidy", || Outcome::from_check(tidy::run()));
     report.step("dependencies: bans, licences, sources", dependencies);
     // Tests of one program start the other, which they do not build themselves.
     let mut programs = Vec::new();
-    report.step("build and lints: both programs, all tests", || {
-        let built = programs::build();
-        let held = built.as_ref().is_some_and(|built| built.warnings == 0);
-        programs = built.map(|built| built.programs).unwrap_or_default();
-        Outcome::from_check(held)
+    let (tidy, took) = std::thread::scope(|scope| {
+        let start = Instant::now();
+        let tidy = scope.spawn(move || (Outcome::from_check(tidy::run()), start.elapsed()));
+        report.step("build and lints: both programs, all tests", || {
+            let built = programs::build();
+            let held = built.as_ref().is_some_and(|built| built.warnings == 0);
+            programs = built.map(|built| built.programs).unwrap_or_default();
+            Outcome::from_check(held)
+        });
+        tidy.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
+    report.add("tidy, during the build", tidy, took);
     let mut linted = None;
     report.step("tests: unit, table, simulation, conformance", || {
         run_tests(programs, || linted = Some(lint_unhooked()))

@@ -48,8 +48,9 @@ fn bars_ns(shot: &Value, counts: impl Fn(&Value) -> bool) -> f64 {
     shot["film"]["bars"].as_array().unwrap().iter().filter(|bar| counts(bar)).map(span_ns).sum()
 }
 
-fn assert_near(film: f64, other: f64, what: &str) {
-    assert!((film / other - 1.0).abs() < DEVIATION_MAX, "{what}: {film} in the film, not {other}");
+fn is_near(film: f64, other: f64, what: &str) -> Result<(), String> {
+    let deviates = (film / other - 1.0).abs() >= DEVIATION_MAX;
+    if deviates { Err(format!("{what}: {film} in the film, not {other}")) } else { Ok(()) }
 }
 
 #[test]
@@ -59,45 +60,50 @@ fn a_request_waits_behind_a_cold_file_in_sped_and_not_in_amped() {
     let folder = Folder::new("film");
     let page = folder.join("film.html");
     let words = ["sped", "amped", "--out", page.to_str().unwrap()];
-    let mut last = Value::Null;
+    let mut judged = Ok(());
     for _ in 0..TRIES {
         let Some(made) = films(LAB.as_ref(), &words) else { return };
         let shots = made["films"].as_array().unwrap();
-        let [sped, amped] = [0, 1].map(|at| times(&shots[at]));
-        last = made;
-        if sped.1 > sped.0 / 2.0 && amped.1 < amped.0 / 2.0 {
+        let [sped, amped] = &shots[..] else { panic!("two films: {made}") };
+        are_drawn([sped, amped], &fs::read_to_string(&page).unwrap());
+        judged = wait_as_they_should(sped, amped);
+        if judged.is_ok() {
             break;
         }
     }
-    let shots = last["films"].as_array().unwrap();
-    let [sped, amped] = &shots[..] else { panic!("two films: {last}") };
-    let ((cold, behind), (alone, at_once)) = (times(sped), times(amped));
-    assert!(cold > 0.3 && behind > cold / 2.0, "sped: {cold}, {behind}");
-    assert!(alone > 0.3 && at_once < alone / 2.0, "amped: {alone}, {at_once}");
-    let text = fs::read_to_string(&page).unwrap();
-    for (shot, name) in [(sped, "sped"), (amped, "amped")] {
-        assert_eq!(
-            (&shot["architecture"], &shot["film"]["architecture"]),
-            (&name.into(), &name.into())
-        );
+    judged.unwrap();
+}
+
+/// Both films are complete, and on the page.
+fn are_drawn(shots: [&Value; 2], page: &str) {
+    for (shot, name) in shots.into_iter().zip(["sped", "amped"]) {
+        let name = Value::from(name);
+        assert_eq!((&shot["architecture"], &shot["film"]["architecture"]), (&name, &name));
         for seen_by in ["requests", "clients"] {
             assert_eq!(shot["film"][seen_by].as_array().map(Vec::len), Some(4), "{name}");
         }
-        assert!(text.contains(&format!("\"architecture\":\"{name}\"")), "{name}");
+        assert!(page.contains(&format!("\"architecture\":{name}")), "{name}");
     }
-    assert_eq!(text.matches("GET /hot.txt").count(), 6);
-    // Both servers count the time that they wait for files.
+    assert_eq!(page.matches("GET /hot.txt").count(), 6);
+}
+
+/// The hot file waits in sped alone. Both servers count the time that they wait for files.
+fn wait_as_they_should(sped: &Value, amped: &Value) -> Result<(), String> {
+    let ((cold, behind), (alone, at_once)) = (times(sped), times(amped));
+    if behind <= cold / 2.0 || at_once >= alone / 2.0 {
+        return Err(format!("sped: {cold}, {behind}; amped: {alone}, {at_once}"));
+    }
     let is_of_file =
         |bar: &Value| ["open", "read", "stat"].iter().any(|what| bar["what"] == **what);
     let is_cold = |bar: &Value| bar["connection"] == 0 && is_of_file(bar);
     let stalled = seconds(&sped["counters"]["stall_read_ns"]);
-    assert_near(bars_ns(sped, is_cold), stalled, "files in sped");
+    is_near(bars_ns(sped, is_cold), stalled, "files in sped")?;
     let is_helper = |bar: &Value| {
         let unit = usize::try_from(bar["unit"].as_u64().unwrap()).unwrap();
         amped["film"]["units"][unit]["name"].as_str().unwrap().contains("helper")
     };
     let busy = seconds(&amped["counters"]["helper_busy_ns"]);
-    assert_near(bars_ns(amped, is_helper), busy, "helpers of amped");
+    is_near(bars_ns(amped, is_helper), busy, "helpers of amped")
 }
 
 /// Operations of the seam and the time inside their calls, seconds, from what strace wrote of a
@@ -149,8 +155,21 @@ fn a_film_has_the_operations_that_strace_shows() {
     let script = format!("[ $1 = serve ] && {traces_server}\nexec $strace {regatta} \"$@\"");
     executables::script(&folder.join("regatta"), &script);
     let page = folder.join("film.html");
-    let Some(made) = films(&lab, &["sped", "--out", page.to_str().unwrap()]) else { return };
-    let film = &made["films"][0]["film"];
+    let mut judged = Ok(());
+    for _ in 0..TRIES {
+        let words = ["sped", "--out", page.to_str().unwrap()];
+        let Some(made) = films(&lab, &words) else { return };
+        judged = is_as_traced(&made["films"][0], &traces);
+        if judged.is_ok() {
+            break;
+        }
+    }
+    judged.unwrap();
+}
+
+/// The operations of the cold request, in their order, and the time of its read.
+fn is_as_traced(shot: &Value, traces: &Path) -> Result<(), String> {
+    let film = &shot["film"];
     let connection = &film["connections"][0];
     let trace = traces.with_extension(connection["pid"].to_string());
     let trace = fs::read_to_string(&trace).unwrap();
@@ -161,5 +180,5 @@ fn a_film_has_the_operations_that_strace_shows() {
     assert_eq!(traced.iter().map(|one| one.0).collect::<Vec<_>>(), issued, "{trace}");
     let reads = |bar: &Value| bar["connection"] == 0 && bar["what"] == "read";
     let read = traced.iter().find(|one| one.0 == "read").unwrap().1;
-    assert_near(bars_ns(&made["films"][0], reads), read * 1e9, "the read of the cold file");
+    is_near(bars_ns(shot, reads), read * 1e9, "the read of the cold file")
 }

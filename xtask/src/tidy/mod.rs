@@ -59,7 +59,7 @@ pub(crate) fn run() -> bool {
 }
 
 /// Everything that breaks a rule below `root`, sorted by place.
-pub(crate) fn check(root: &Path) -> Vec<Violation> {
+fn check(root: &Path) -> Vec<Violation> {
     let mut found = Vec::new();
     let (mut sources, mut pages) = (Vec::new(), Vec::new());
     for path in files_below(root) {
@@ -93,17 +93,4 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
 /// A path as the violations name it.
 fn relative(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::check;
-    use crate::command::project_root;
-
-    #[test]
-    fn the_project_is_tidy() {
-        let found = check(&project_root());
-        let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert!(found.is_empty(), "\n{}", lines.join("\n"));
-    }
 }

@@ -6,15 +6,17 @@ use crate::env::spec::{IN_PROCESS, STANDS_IN};
 use crate::env::{Lack, lacks};
 use crate::experiment::client::LoadNeeds;
 use crate::experiment::{Experiment, Program, Rules, Target};
+use crate::group::INTERRUPTED;
 use crate::programs::OwnPrograms;
 use crate::record::{Cell, Numbers};
 use crate::servers::environments::Rooms;
 use crate::servers::process::{Launch, Running, sleep_until};
-use crate::servers::{self, Place, Server, Site, last_message, make_open};
+use crate::servers::{self, Place, Server, Site, last_message};
 use crate::terminal::{FAILED, Form, USAGE, Working, code, print, print_json, say};
 use crate::units::At;
 use crate::watch;
 use clap::Args;
+use regatta_sys::clock;
 pub use scene::Scenario;
 use scene::{Answered, Scene};
 use serde::Serialize;
@@ -23,7 +25,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
+use std::fs::Permissions;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -107,6 +111,25 @@ impl Films {
 #[derive(Debug)]
 struct FilmFolder(PathBuf);
 
+impl FilmFolder {
+    fn make() -> Result<Self, String> {
+        // Files of a temporary file system, as /tmp may be, would always be in memory.
+        let all = std::env::var_os("TMPDIR").map_or_else(|| "/var/tmp".into(), PathBuf::from);
+        // No other user has foreseen this name.
+        let name = format!("regatta-film-{}-{}", std::process::id(), clock::nanos());
+        let path = all.join(name);
+        make_readable(&path)?;
+        Ok(Self(path))
+    }
+}
+
+/// Makes a directory that is not there. Servers that drop root's privileges read it; its owner
+/// alone writes it.
+fn make_readable(path: &Path) -> Result<(), String> {
+    fs::create_dir(path).at(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o755)).at(path)
+}
+
 impl Drop for FilmFolder {
     fn drop(&mut self) {
         // The message of what failed before matters more.
@@ -129,6 +152,10 @@ fn try_film(options: &FilmOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
     let scene = options.scenario.scene();
     let targets = options.architectures.iter().map(|name| target(name, options.rules));
     let targets: Result<Vec<Target>, String> = targets.collect();
+    let names = &options.architectures;
+    if let Some(at) = (1..names.len()).find(|&at| names[..at].contains(&names[at])) {
+        return Err((USAGE, format!("{} is named twice; name it once", names[at])));
+    }
     let experiment = scene.experiment(targets.map_err(|why| (USAGE, why))?);
     let lacking: Vec<Lack> = experiment.specs().iter().flat_map(lacks).collect();
     let stand_in = lacking.iter().find(|lack| lack.has_stand_in());
@@ -179,13 +206,10 @@ impl<'a> FilmSet<'a> {
         lacking: &'a [Lack],
         options: &'a FilmOptions,
     ) -> Result<Self, String> {
-        // Files of a temporary file system, as /tmp may be, would always be in memory.
-        let all = std::env::var_os("TMPDIR").map_or_else(|| "/var/tmp".into(), PathBuf::from);
-        let folder = FilmFolder(all.join(format!("regatta-film-{}", std::process::id())));
+        let folder = FilmFolder::make()?;
         let root = folder.0.join("site");
-        // Servers that drop root's privileges enter them.
-        for path in [&folder.0, &root, &folder.0.join("scratch")] {
-            make_open(path)?;
+        for path in [&root, &folder.0.join("scratch")] {
+            make_readable(path)?;
         }
         scene.write_files(&root)?;
         let rooms = Rooms::new(experiment, lacking, root, &folder.0)?;
@@ -239,10 +263,15 @@ impl<'a> FilmSet<'a> {
         let mut recorder = self.start(words)?;
         let begin = Instant::now();
         while !self.said().contains(BEGUN) {
-            if recorder.has_ended() || begin.elapsed() > PATIENCE {
+            if recorder.has_ended() && !self.said().contains(BEGUN) {
                 return Err(self.fault());
             }
-            sleep_until(Instant::now() + STEP, stop);
+            if begin.elapsed() > PATIENCE {
+                return Err(format!("the film has not begun after {} s", PATIENCE.as_secs()));
+            }
+            if !sleep_until(Instant::now() + STEP, stop) {
+                return Err(INTERRUPTED.to_owned());
+            }
         }
         let answered = self.scene.play(server.address, stop)?;
         if recorder.wait(self.scene.lasts + PATIENCE, stop)? != Some(0) {
@@ -255,7 +284,18 @@ impl<'a> FilmSet<'a> {
         fs::write(&kept, film.to_string()).at(&kept)?;
         let mut times = answered.iter().map(Answered::seconds);
         let (architecture, cold_s) = (target.name.clone(), times.next().unwrap_or_default());
+        if cold_s < self.seek_s() {
+            return Err(
+                "the cold file was in memory; set TMPDIR to a directory on a disk".to_owned()
+            );
+        }
         Ok(Shot { architecture, cold_s, hot_s: times.collect(), counters, film })
+    }
+
+    /// Time of the disk for a file, seconds.
+    fn seek_s(&self) -> f64 {
+        let disks = self.experiment.specs().into_iter().filter_map(|spec| spec.disk);
+        disks.map(|disk| disk.seek_ms / 1e3).fold(0.0, f64::max)
     }
 
     /// File of an architecture's film.

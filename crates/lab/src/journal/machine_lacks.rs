@@ -150,13 +150,14 @@ pub(crate) fn refused(experiment: &Experiment, rules: Rules) -> Vec<String> {
 
 /// The most connections that a load holds open at once, where the experiment says it.
 fn connections(experiment: &Experiment) -> u64 {
+    let idle = experiment.workload.idle.map_or(0, u64::from);
     if experiment.workload.model != Loop::Closed {
-        return 0;
+        return idle;
     }
     let factors = experiment.factors.iter().filter(|factor| factor.path == "workload.connections");
     let levels = factors.flat_map(|factor| &factor.levels);
     let most = levels.filter_map(|level| level.parse().ok()).max();
-    most.unwrap_or(u64::from(experiment.workload.connections))
+    idle + most.unwrap_or(u64::from(experiment.workload.connections))
 }
 
 #[cfg(test)]
@@ -222,6 +223,9 @@ measure.profile = true
             assert!(line.starts_with(part), "{part}: {all:#?}");
         }
         assert_eq!(all.len(), 6, "{all:#?}");
+        let idle = TEXT.replace("connections = 7", "connections = 7, idle = 30000");
+        let line = "80000 connections of a load take 80064 descriptors";
+        assert!(said(&poor, &idle).iter().any(|told| told.starts_with(line)));
         let all = said(&Here { sees_all: false, ..here() }, TEXT);
         assert!(all.iter().any(|line| line.contains("perf_event_paranoid")), "{all:?}");
         let all = said(&here(), &TEXT.replace("measure.profile", "measure.stalls"));

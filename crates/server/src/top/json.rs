@@ -55,7 +55,7 @@ pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
             interval: interval(stage.since.clone()),
         })),
     };
-    let text = serde_json::to_string(&document).expect("names are strings, and memory is written");
+    let text = serde_json::to_string(&document).expect("keys are strings");
     format!("{text}\n")
 }
 
