@@ -19,9 +19,10 @@ use regatta_op::{
 pub(crate) const OPEN_RETRY_MS: u64 = 50;
 /// Most tries to open a file, ten seconds in all. Then the answer is 503.
 const OPEN_TRIES_MAX: u32 = 200;
-/// Most tries to open a missing name while the root is being replaced: three seconds in all, which
-/// is longer than the replacement takes. Then the answer is 404.
-const ROOT_TRIES_MAX: u32 = 60;
+/// Most tries to open a missing name while the root is being replaced: six seconds in all. The
+/// master checks its path each second, and a busy disk may delay that by five. Then the answer is
+/// 404.
+const ROOT_TRIES_MAX: u32 = 120;
 /// Most times that a body is read again because its file has changed meanwhile, or become shorter.
 /// Then the last body is sent if it is long enough, to this client only.
 const CHANGES_MAX: u8 = 2;

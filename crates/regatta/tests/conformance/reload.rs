@@ -486,6 +486,8 @@ pub(crate) fn a_moved_root_keeps_the_configuration(variant: &Variant) {
         assert!(eventually(PATIENCE, || serves(&own.server, text)), "{text}");
         assert_eq!(own.server.top()["server"]["architecture"], variant.architecture);
     }
+    // The generation answers before the log says that it serves.
+    own.server.says("generation 4 serves");
     own.write("[server\n");
     own.refuses("reload", "regatta.toml:");
 }
