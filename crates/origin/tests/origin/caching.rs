@@ -474,7 +474,7 @@ fn what_is_missing_waits_for_the_new_root() {
     gets(&mut client, 200, 1);
     // It does not come.
     rig.cx().cache.clear(rig.now().tick, &rig.cx().tally);
-    gets(&mut ask(), 404, 60);
+    gets(&mut ask(), 404, 120);
     // Its client ends its half: the answer comes now.
     rig.pass(10_000);
     let mut client = ask();
