@@ -6,6 +6,7 @@
 use super::{Memory, Sample, phase_name};
 use regatta_metrics::{Counter, Dial, Gauge, Histogram, Merge, Snapshot, Totals};
 use serde::{Serialize, Serializer};
+use std::borrow::Cow;
 
 const DIALS: [(&str, Dial); Dial::ALL.len()] = [
     ("threads", Dial::Threads),
@@ -19,7 +20,6 @@ const DIALS: [(&str, Dial); Dial::ALL.len()] = [
 /// Formats one document, on one line.
 pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
     let seconds = earlier.map(|earlier| now.seconds_since(earlier));
-    let interval = |since| Some(Interval { seconds: seconds?, since });
     let stages = now.stages(earlier);
     let document = Document {
         server: ServerObject {
@@ -35,7 +35,9 @@ pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
         total: TotalObject {
             values: Values::new(&now.totals),
             memory: now.memory(),
-            interval: earlier.and_then(|earlier| interval(now.totals.since(&earlier.totals))),
+            interval: earlier.and_then(|earlier| {
+                Interval::new(seconds, Cow::Owned(now.totals.since(&earlier.totals)))
+            }),
         },
         workers: List(now.workers.iter().map(|worker| WorkerObject {
             values: Values::new(&worker.totals),
@@ -46,13 +48,15 @@ pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
             memory: worker.memory,
             role: &worker.role,
             dials: Dials(worker.dials),
-            interval: earlier.and_then(|_| interval(now.worker_since(worker, earlier))),
+            interval: earlier.and_then(|_| {
+                Interval::new(seconds, Cow::Owned(now.worker_since(worker, earlier)))
+            }),
         })),
         stages: List(stages.iter().map(|stage| StageObject {
             values: Values::new(&stage.totals),
             stage: stage.name,
             dials: Dials(stage.dials),
-            interval: interval(stage.since.clone()),
+            interval: Interval::new(seconds, Cow::Borrowed(&stage.since)),
         })),
     };
     let text = serde_json::to_string(&document).expect("keys are strings");
@@ -85,7 +89,7 @@ struct TotalObject<'a> {
     values: Values<'a>,
     memory: Memory,
     #[serde(skip_serializing_if = "Option::is_none")]
-    interval: Option<Interval>,
+    interval: Option<Interval<'a>>,
 }
 
 #[derive(Serialize)]
@@ -100,7 +104,7 @@ struct WorkerObject<'a> {
     role: &'a str,
     dials: Dials,
     #[serde(skip_serializing_if = "Option::is_none")]
-    interval: Option<Interval>,
+    interval: Option<Interval<'a>>,
 }
 
 #[derive(Serialize)]
@@ -110,7 +114,7 @@ struct StageObject<'a> {
     stage: &'a str,
     dials: Dials,
     #[serde(skip_serializing_if = "Option::is_none")]
-    interval: Option<Interval>,
+    interval: Option<Interval<'a>>,
 }
 
 #[derive(Serialize)]
@@ -191,12 +195,18 @@ impl Serialize for Dials {
 }
 
 /// Counts of an interval: rates of the counters, per second, and the distributions.
-struct Interval {
+struct Interval<'a> {
     seconds: f64,
-    since: Totals,
+    since: Cow<'a, Totals>,
 }
 
-impl Serialize for Interval {
+impl<'a> Interval<'a> {
+    fn new(seconds: Option<f64>, since: Cow<'a, Totals>) -> Option<Self> {
+        Some(Self { seconds: seconds?, since })
+    }
+}
+
+impl Serialize for Interval<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Members<'a> {
