@@ -9,7 +9,7 @@ use crate::group::INTERRUPTED;
 use crate::machines::Far;
 use crate::record::Cell;
 use crate::servers::environments::Room;
-use crate::servers::process::{Launch, Priority, Running};
+use crate::servers::process::{Launch, Priority, Running, sleep_until};
 use crate::servers::{self, Place, Server, Site};
 use crate::units::{At, walk};
 use crate::watch::perf::{Recorder, TAIL_S};
@@ -26,6 +26,8 @@ use std::time::{Duration, Instant};
 pub(crate) const NO_THINK: &str = "logs-without-think-times";
 /// Parts of the warm-up: after each, the limit on memory follows what the server takes.
 const WARM_PARTS: u32 = 8;
+/// Time between looks for a load's announcement.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 /// Time to wait for requests in flight at a load's end, seconds.
 const DRAIN_S: f64 = 0.5;
 
@@ -127,7 +129,7 @@ impl Bench<'_> {
             (true, Some(_)) => "generated".into(),
         };
         flag("--verify", how);
-        words.extend(["--json", "--quiet"].map(OsString::from));
+        words.extend(["--json", "--announce", "--quiet"].map(OsString::from));
         words
     }
 
@@ -271,6 +273,20 @@ impl<'a> Served<'a> {
     pub(super) fn also(&self) -> Vec<OsString> {
         let flag = |address: &SocketAddr| ["--also".into(), address.to_string().into()];
         self.server.also.iter().flat_map(flag).collect()
+    }
+
+    /// Waits until a load says in its file `outcome` that it begins. False: it has ended.
+    pub(super) fn wait_for_load(&self, load: &mut Running, outcome: &Path) -> Result<bool, String> {
+        while fs::metadata(outcome).at(outcome)?.len() == 0 {
+            if load.has_ended() {
+                return Ok(false);
+            }
+            if !sleep_until(Instant::now() + BETWEEN_LOOKS, self.site.stop) {
+                return Err(INTERRUPTED.to_owned());
+            }
+            self.room.make_up()?;
+        }
+        Ok(true)
     }
 
     /// Watches the server from the load's start, which is now, to the end of the measurement.

@@ -437,8 +437,10 @@ impl Bench<'_> {
         let mut words = self.words(&served.url(), asked, &machine, comparable);
         words.extend(served.also());
         let limit = Duration::from_secs_f64(asked.window_s) + PATIENCE;
-        let load = self.start_load(words, &machine, &served, [outcome, &errors])?;
-        served.watch(recorder)?;
+        let mut load = self.start_load(words, &machine, &served, [outcome, &errors])?;
+        if served.wait_for_load(&mut load, outcome)? {
+            served.watch(recorder)?;
+        }
         let code = load.wait(limit, self.stop)?;
         self.pass(Point::Loaded);
         let mut seen = served.end()?;

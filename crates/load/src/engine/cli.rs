@@ -60,7 +60,14 @@ pub fn run(options: &LoadOptions) -> u8 {
         bar.set_message(state(row, errors));
         bar.set_position(row.second + 1);
     };
-    let mut watch = Watch { stop: &stop, signals: signals.as_ref(), tell: &mut tell };
+    let mut begin = || {
+        if options.announce {
+            // Standard output may be closed, which the result's printing reports.
+            let _ = io::stdout().write_all(b"\n").and_then(|()| io::stdout().flush());
+        }
+    };
+    let signals = signals.as_ref();
+    let mut watch = Watch { stop: &stop, signals, begin: &mut begin, tell: &mut tell };
     let outcome = perform(&plan, &mut watch);
     bar.finish_and_clear();
     match outcome.and_then(|outcome| options.output.publish(&outcome).map(|()| outcome)) {
@@ -130,6 +137,8 @@ pub struct Watch<'a> {
     pub stop: &'a AtomicBool,
     /// SIGINT and SIGTERM, blocked, when they should end it too.
     pub signals: Option<&'a Signals>,
+    /// Called before the first request, when idle connections are held.
+    pub begin: &'a mut dyn FnMut(),
     /// Called every second, before it is known whether that counts.
     pub tell: &'a mut dyn FnMut(&Row),
 }
@@ -151,6 +160,7 @@ pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
     let kernel = Kernel::read_of("self");
     let mut beside = Beside::begin(plan, &mut stopped)?;
     let times = times(plan, &mut beside, &mut stopped)?;
+    (watch.begin)();
     let started_unix_ms = unix_ms(plan.options.start_at.unwrap_or_else(SystemTime::now));
     let descriptors = hard.saturating_sub(plan.idle().into());
     let run = Run { plan, times, stop, signals, descriptors };

@@ -204,6 +204,9 @@ pub struct LoadOptions {
     /// Show no progress.
     #[arg(long = "quiet", action = ArgAction::SetFalse)]
     pub progress: bool,
+    /// With --json, print an empty line before the first request, when idle connections are held.
+    #[arg(long, requires = "json")]
+    pub announce: bool,
 }
 
 /// Options of what a result is written to.

@@ -45,8 +45,8 @@ pub(crate) fn options(url: &str, model: Model) -> LoadOptions {
 /// Runs a load that may fail.
 pub(crate) fn try_load(options: &LoadOptions) -> Result<Outcome, String> {
     let plan = Plan::new(options).unwrap();
-    let (stop, mut tell) = (AtomicBool::new(false), |_: &_| {});
-    perform(&plan, &mut Watch { stop: &stop, signals: None, tell: &mut tell })
+    let stop = AtomicBool::new(false);
+    perform(&plan, &mut Watch { stop: &stop, signals: None, begin: &mut || {}, tell: &mut |_| {} })
 }
 
 /// Runs a load, and checks what must hold of every result.

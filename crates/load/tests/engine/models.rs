@@ -217,8 +217,9 @@ fn a_load_can_be_ended_from_outside_and_says_so() {
     let plan = Plan::new(&options).unwrap();
     let stop = AtomicBool::new(false);
     let mut tell = |_: &_| stop.store(true, Ordering::Relaxed);
-    let outcome = perform(&plan, &mut Watch { stop: &stop, signals: None, tell: &mut tell });
-    let outcome = outcome.unwrap();
+    let mut begin = || {};
+    let mut watch = Watch { stop: &stop, signals: None, begin: &mut begin, tell: &mut tell };
+    let outcome = perform(&plan, &mut watch).unwrap();
     assert!(outcome.interrupted && !outcome.meets_slo());
     assert!((400..5_000).contains(&outcome.offered), "{}", outcome.offered);
     assert_eq!(outcome.fates.total(), outcome.offered);

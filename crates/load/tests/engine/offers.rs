@@ -2,13 +2,16 @@
 
 use crate::server::{Answer, Server};
 use crate::{closed, load, ms, open, options, try_load};
-use regatta_load::engine::{Fate, LoadOptions, Model, Plan, Rate, Taken, Verify, parse_alter};
+use regatta_load::engine::{
+    Fate, LoadOptions, Model, Plan, Rate, Taken, Verify, Watch, parse_alter, perform,
+};
 use regatta_load::workload::cli::{self, FromDirOptions, NewOptions};
 use regatta_load::workload::fault::unwatched;
 use regatta_testkit::folder::Folder;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 /// A workload's directory, which goes when it is dropped.
 struct Made(Folder);
@@ -175,6 +178,24 @@ fn idle_connections_are_held() {
     assert_eq!(outcome.offered, 50);
     assert_eq!((idle.wanted, idle.again), (20, 1), "{idle:?}");
     assert_eq!(server.count(), 50 + 20 + 1, "each once, and the load");
+}
+
+/// A watch of the server leaves out the making of idle connections.
+#[test]
+fn a_load_begins_when_its_idle_connections_are_held() {
+    let idle_until = Instant::now() + ms(200);
+    let server = Server::new(move |asked| match asked.number {
+        0..20 => Answer::ok(b"x").at(idle_until),
+        _ => Answer::ok(b"x"),
+    });
+    let base = options(&server.url("/"), open(100.0));
+    let options = LoadOptions { duration: Some(ms(200)), idle: Some(20), ..base };
+    let plan = Plan::new(&options).unwrap();
+    let (stop, mut asked) = (AtomicBool::new(false), Vec::new());
+    let mut begin = || asked.push(server.count());
+    let mut watch = Watch { stop: &stop, signals: None, begin: &mut begin, tell: &mut |_| {} };
+    let outcome = perform(&plan, &mut watch).unwrap();
+    assert_eq!((asked, outcome.offered), (vec![20], 20));
 }
 
 #[test]
