@@ -2,6 +2,7 @@
 //! harness, but it captures nothing. Here panics and reports reach the failure of their test.
 
 use crate::harness::{Variant, lock};
+use crate::site::remove_folders;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::backtrace::Backtrace;
 use std::collections::BTreeMap;
@@ -89,7 +90,9 @@ pub(crate) fn run(mut trials: Vec<Trial>) -> ExitCode {
         std::panic::set_hook(Box::new(report_panic));
         thread::spawn(name_the_slow);
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    remove_folders();
+    conclusion.exit_code()
 }
 
 /// Place of a test in their order. A case has the name of its variant, too.
