@@ -18,7 +18,7 @@ use std::{
 
 const USAGE: &str = "usage: smoke [--seconds N] [--seed S] [TARGET...]";
 /// Mutations of each target where no time is given.
-const MUTATIONS: u64 = 1000;
+const MUTATIONS: u64 = 300;
 /// Longest input that mutations make, bytes.
 const INPUT_BYTES_MAX: usize = 4 << 10;
 /// Words that mutations insert, besides pieces of the corpus.

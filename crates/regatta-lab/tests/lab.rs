@@ -488,7 +488,7 @@ fn a_race_ends_with_a_configuration_that_the_server_takes() {
     }
     let (site, out) = (place.0.join("site"), place.0.join("out"));
     let mut words: Vec<&Path> = vec!["best".as_ref(), &site, "--out".as_ref(), &out];
-    words.extend(["--budget", "8s", "--window", "500ms", "--foreign-max", "1"].map(Path::new));
+    words.extend(["--budget", "5s", "--window", "500ms", "--foreign-max", "1"].map(Path::new));
     let said = done(&run(&words));
     let file = out.join("best.toml");
     assert_eq!(fs::read_to_string(&file).unwrap(), said);
@@ -546,7 +546,9 @@ fn each_arm_is_profiled_once_beside_what_counts() {
     let place = Place::new("profile");
     let file = place.experiment(1.0);
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace("blocks = 2", "blocks = 1, profile = true")).unwrap();
+    let text = text.replace("blocks = 2", "blocks = 1, profile = true");
+    let text = text.replace(r#"loop = "closed""#, r#"loop = "open", rate = 2000"#);
+    fs::write(&file, text).unwrap();
     let out = place.0.join("out");
     let words: [&Path; 4] = ["run".as_ref(), &file, "--out".as_ref(), &out];
     done(&run(&words));

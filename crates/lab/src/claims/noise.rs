@@ -158,8 +158,8 @@ fn names_of_arms_do_not_matter() {
 /// Verdicts against the truth are rare if only chance makes a difference.
 #[test]
 fn noise_rarely_makes_a_verdict() {
-    const SEEDS: u64 = 20;
-    // P-1 and S-8b solve a model for each trial: too slow for 20 runs, and judged by the same rule.
+    const SEEDS: u64 = 10;
+    // P-1 and S-8b solve a model for each trial: too slow for 10 runs, and judged by the same rule.
     let slow = |id: &str| ["P-1", "S-8b"].contains(&id);
     for (experiment, world) in [
         ("hpl01", nothing as World),
@@ -211,9 +211,9 @@ fn noise_rarely_makes_a_verdict() {
                 Fails => (holds, 0),
                 Cannot => (holds, fails),
             };
-            // Half a verdict is expected of these 20, or one if two things are asked. Five occur
-            // once in 6,000, or in 400.
-            assert!(holds <= 4 && fails <= 4, "{experiment}: {holds} hold, {fails} fail: {so:?}");
+            // A quarter of a verdict is expected of these 10, or a half if two things are asked.
+            // Four occur once in 7,500, or in 570.
+            assert!(holds <= 3 && fails <= 3, "{experiment}: {holds} hold, {fails} fail: {so:?}");
         }
     }
 }
