@@ -643,19 +643,24 @@ impl Server {
     /// Value of a counter or gauge, all workers together.
     #[track_caller]
     pub(crate) fn count(&self, name: &str) -> u64 {
-        in_memory(self.pid(), name).unwrap_or_else(|| counter(&self.top(), name))
+        counter(&self.top(), name)
+    }
+
+    /// The same at once: a loop that has sent a reply may count it later.
+    fn count_now(&self, name: &str) -> u64 {
+        in_memory(self.pid(), name).unwrap_or_else(|| self.count(name))
     }
 
     /// Fails unless a counter or gauge soon has this value.
     #[track_caller]
     pub(crate) fn counts(&self, name: &str, value: u64) {
-        comes_to(|| (name, self.count(name)), |(_, found)| *found == value);
+        comes_to(|| (name, self.count_now(name)), |(_, found)| *found == value);
     }
 
     /// Fails unless a counter or gauge soon is at least this.
     #[track_caller]
     pub(crate) fn reaches(&self, name: &str, least: u64) {
-        comes_to(|| (name, self.count(name)), |(_, found)| *found >= least);
+        comes_to(|| (name, self.count_now(name)), |(_, found)| *found >= least);
     }
 
     /// Output of `regatta top` about the server.
