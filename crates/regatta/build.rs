@@ -1,5 +1,6 @@
 //! Prints the commit of a release build: `--version` shows it, and each run of the lab records it.
-//! Other builds are too frequent to be linked again for each commit.
+//! Other builds are too frequent to be linked again for each commit. Tests start those thousands of
+//! times, so they have a fixed address: to relocate them took a tenth of a server's start.
 use std::path::Path;
 use std::process::Command;
 
@@ -9,11 +10,18 @@ fn main() {
     let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
     let commit = commit().map_or(String::new(), |commit| format!(" ({commit})"));
     println!("cargo:rustc-env=REGATTA_VERSION={version}{commit}");
+    if !is_release() {
+        println!("cargo:rustc-link-arg-bins=-no-pie");
+    }
+}
+
+fn is_release() -> bool {
+    std::env::var("PROFILE").as_deref() == Ok("release")
 }
 
 /// Returns the commit of a release build, with `-dirty` where files differ from it.
 fn commit() -> Option<String> {
-    if std::env::var("PROFILE").as_deref() != Ok("release") {
+    if !is_release() {
         return None;
     }
     let commit = git(&["describe", "--always", "--dirty", "--abbrev=12"])?;
