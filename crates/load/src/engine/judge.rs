@@ -197,14 +197,24 @@ const APART_MS_MAX: u64 = 100;
 
 /// A sentence if the merged shards are not the whole load at one time.
 fn not_whole(shards: &Shards) -> Option<String> {
-    let Shards { count, missing, apart_ms, .. } = shards;
+    let Shards { count, missing, interrupted, apart_ms, .. } = shards;
+    let listed = |indices: &[u32]| {
+        let names: Vec<String> = indices.iter().take(10).map(ToString::to_string).collect();
+        let more = if indices.len() > 10 { ", ..." } else { "" };
+        format!("{}{more}", names.join(", "))
+    };
     if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().take(10).map(ToString::to_string).collect();
-        let more = if missing.len() > 10 { ", ..." } else { "" };
-        let (names, number) = (names.join(", "), missing.len());
+        let (names, number) = (listed(missing), missing.len());
         return Some(format!(
-            "{number} of {count} shards have no result ({names}{more}): their requests are not in \
-             these numbers; run all shards again"
+            "{number} of {count} shards have no result ({names}): their requests are not in these \
+             numbers; run all shards again"
+        ));
+    }
+    if !interrupted.is_empty() {
+        let (names, number) = (listed(interrupted), interrupted.len());
+        return Some(format!(
+            "{number} of {count} shards were stopped before their end ({names}): the rest of their \
+             requests is not in these numbers; run all shards again"
         ));
     }
     (*apart_ms > APART_MS_MAX).then(|| {
@@ -494,11 +504,13 @@ mod tests {
         check("too few", limited, "9000 requests", |outcome, _| outcome.offered = 9_000);
         check("a shard died", limited, "1 of 4 shards have no result (2)", |outcome, _| {
             let (present, missing) = (vec![0, 1, 3], vec![2]);
-            outcome.shards = Some(Shards { count: 4, present, missing, apart_ms: 0 });
+            outcome.shards =
+                Some(Shards { count: 4, present, missing, apart_ms: 0, ..Shards::default() });
         });
         check("no common start", limited, "shards started 900 ms apart", |outcome, _| {
             let (present, missing) = (vec![0, 1], Vec::new());
-            outcome.shards = Some(Shards { count: 2, present, missing, apart_ms: 900 });
+            outcome.shards =
+                Some(Shards { count: 2, present, missing, apart_ms: 900, ..Shards::default() });
         });
     }
 
@@ -535,7 +547,8 @@ mod tests {
             ("too few", "errors<1%", NotJudged, "9000 requests", |o, _| o.offered = 9_000),
             ("a shard died", "errors<1%", NotJudged, "1 of 2 shards", |o, _| {
                 let (present, missing) = (vec![1], vec![0]);
-                o.shards = Some(Shards { count: 2, present, missing, apart_ms: 0 });
+                o.shards =
+                    Some(Shards { count: 2, present, missing, apart_ms: 0, ..Shards::default() });
             }),
             ("no ports", "errors<1%", NotJudged, "errors<1%", |o, _| {
                 (0..200).for_each(|_| o.fates.count(Fate::NoAddress));

@@ -49,7 +49,10 @@ pub fn run(options: &MergeOptions) -> u8 {
         say(&problem);
         return FAILED;
     }
-    let is_whole = outcome.shards.as_ref().is_some_and(|shards| shards.missing.is_empty());
+    let is_whole = outcome
+        .shards
+        .as_ref()
+        .is_some_and(|shards| shards.missing.is_empty() && shards.interrupted.is_empty());
     if is_whole && unread == 0 && outcome.meets_slo() { DONE } else { FAILED }
 }
 
@@ -74,6 +77,8 @@ fn merge(parts: Vec<(String, Part)>) -> Result<Outcome, String> {
     let (first, mut sum) = parts.next().ok_or("no result of a shard: nothing to merge")?;
     let count = sum.shard.count;
     let mut latest = sum.started_unix_ms;
+    let mut interrupted: Vec<u32> =
+        sum.interrupted.then_some(sum.shard.index).into_iter().collect();
     found.insert(sum.shard.index, first.clone());
     for (name, part) in parts {
         if let Some(difference) = sum.terms.difference(&part.terms) {
@@ -87,12 +92,14 @@ fn merge(parts: Vec<(String, Part)>) -> Result<Outcome, String> {
             return Err(format!("{other} and {name} are both shard {}", part.shard));
         }
         latest = latest.max(part.started_unix_ms);
+        interrupted.extend(part.interrupted.then_some(part.shard.index));
         sum.add(part);
     }
     let missing = (0..count).filter(|index| !found.contains_key(index)).collect();
     let present = found.into_keys().collect();
     let apart_ms = latest - sum.started_unix_ms;
-    Ok(judged(&sum, Some(Shards { count, present, missing, apart_ms })))
+    interrupted.sort_unstable();
+    Ok(judged(&sum, Some(Shards { count, present, missing, interrupted, apart_ms })))
 }
 
 #[cfg(test)]
@@ -101,6 +108,7 @@ mod tests {
     use crate::engine::arrivals::Rate;
     use crate::engine::fate::Fate;
     use crate::engine::options::{LoadOptions, Model};
+    use crate::engine::outcome::Stamp;
     use crate::engine::plan::Plan;
     use crate::engine::shard::Shard;
     use crate::engine::slo::Verdict;
@@ -197,6 +205,19 @@ mod tests {
         assert_eq!(outcome.shards.as_ref().unwrap().missing, [2]);
         let has = |word: &str| outcome.reasons.iter().any(|reason| reason.why.contains(word));
         assert!(has("1 of 4 shards have no result (2)") && has("7500 requests were offered"));
+        assert!(!outcome.meets_slo(), "{:?}", outcome.level);
+    }
+
+    /// A part that was cut short is no share of the whole.
+    #[test]
+    fn a_shard_that_was_stopped_is_named() {
+        let (mut parts, _) = parts();
+        parts[2].interrupted = true;
+        let outcome = merge(parts.into_iter().map(stored).collect()).unwrap();
+        assert_eq!(outcome.shards.as_ref().unwrap().interrupted, [2]);
+        let has = |word: &str| outcome.reasons.iter().any(|reason| reason.why.contains(word));
+        assert!(has("1 of 4 shards were stopped before their end (2)"), "{:?}", outcome.reasons);
+        assert_eq!(outcome.stamp, Stamp::LimitedByClient);
         assert!(!outcome.meets_slo(), "{:?}", outcome.level);
     }
 

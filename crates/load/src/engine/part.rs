@@ -189,6 +189,9 @@ pub struct Shards {
     pub present: Vec<u32>,
     /// Shards whose results a merge lacks. The result of one shard lacks none.
     pub missing: Vec<u32>,
+    /// Shards of a merge that were ended from outside before their end.
+    #[serde(default)]
+    pub interrupted: Vec<u32>,
     /// Time between the first start and the last, ms.
     pub apart_ms: u64,
 }
