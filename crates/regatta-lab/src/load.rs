@@ -19,7 +19,7 @@ pub(crate) struct Load {
     closed: Option<u32>,
     /// Open model: requests per second, which do not wait for replies: `R`, `FROM:TO` (a ramp
     /// over the duration), or `R@SECONDS,R@SECONDS...`.
-    #[arg(long, value_name = "RATE", conflicts_with = "sessions")]
+    #[arg(long, short = 'R', value_name = "RATE", conflicts_with = "sessions")]
     rate: Option<String>,
     /// Partly-open model: session logs in httperf's format, one per client; may be repeated. By
     /// default those of the workload.

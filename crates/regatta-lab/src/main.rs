@@ -1,6 +1,7 @@
 //! The command line of the lab: arguments and exit codes of each command.
 #![forbid(unsafe_code)]
 
+mod habits;
 mod lab;
 mod load;
 mod pages;
@@ -80,7 +81,12 @@ fn main() -> ExitCode {
     if let Some(code) = regatta_lab_core::env::child_main() {
         return code;
     }
-    ExitCode::from(match Cli::parse().command {
+    let parsed = Cli::try_parse();
+    let cli = parsed.unwrap_or_else(|error| {
+        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+        habits::explain(error, &words.collect::<Vec<_>>()).exit()
+    });
+    ExitCode::from(match cli.command {
         Command::Lab(command) => lab::run(command),
         Command::Film { options, json } => lab::film(options, json),
         Command::Load(load) => load::run(*load),

@@ -106,7 +106,8 @@ pub struct LoadOptions {
     pub arrivals: Arrivals,
     /// Length of the measurement; by default until --count or the log is done, else the workload's,
     /// or 10s.
-    #[arg(long, short = 'd', value_name = "TIME", value_parser = parse_length)]
+    #[arg(long, short = 'd', visible_short_alias = 'z')]
+    #[arg(value_name = "TIME", value_parser = parse_length)]
     pub duration: Option<Duration>,
     /// Requests (or sessions) after which the load ends.
     #[arg(long, short = 'n', visible_alias = "requests")]
@@ -284,7 +285,12 @@ impl LoadOptions {
                 problems.push(what.to_owned());
             }
             Ok(url) if !url.is_https && self.tls != TlsOptions::default() => {
-                problems.push(format!("{}: options of TLS need a URL with https", self.url));
+                let own = TlsOptions { insecure: true, ..TlsOptions::default() };
+                let hint = match self.tls == own {
+                    true => ". -k is --insecure; connections are kept alive (ab's -k) without it",
+                    false => "",
+                };
+                problems.push(format!("{}: options of TLS need a URL with https{hint}", self.url));
             }
             Ok(_) => {}
             Err(problem) => problems.push(problem),
