@@ -86,11 +86,24 @@ struct Results<R> {
 trait Kept: Clone {
     /// Bytes that it takes on the heap.
     fn bytes(&self) -> usize;
+
+    /// Drops parts until it takes at most this many bytes.
+    fn shorten(&mut self, bytes_max: usize);
 }
 
 impl Kept for Forms {
     fn bytes(&self) -> usize {
         self.iter().flatten().map(|form| form.len()).sum()
+    }
+
+    fn shorten(&mut self, bytes_max: usize) {
+        let mut bytes = self.bytes();
+        // The last one is of gzip, which all clients accept.
+        for form in self {
+            if bytes > bytes_max {
+                bytes -= form.take().map_or(0, |form| form.len());
+            }
+        }
     }
 }
 
@@ -98,6 +111,8 @@ impl Kept for Digest {
     fn bytes(&self) -> usize {
         0
     }
+
+    fn shorten(&mut self, _bytes_max: usize) {}
 }
 
 impl FirstUse {
@@ -185,13 +200,15 @@ impl<R: Kept> Results<R> {
         None
     }
 
-    /// Keeps the result, and removes the oldest others if there is no room. `None`: the file could
-    /// not be read, or has changed. It may be asked for again.
+    /// Keeps the result, and removes the oldest others if there is no room. Of a result that no
+    /// room is enough for, a part is kept, perhaps nothing: the file is not asked for again.
+    /// `None`: the file could not be read, or has changed. It may be asked for again.
     fn finish(&mut self, id: FileId, made: Option<R>) {
-        let Some(result) = made else {
+        let Some(mut result) = made else {
             self.made.remove(&id);
             return;
         };
+        result.shorten(self.bytes_max);
         self.bytes += result.bytes();
         self.made.insert(id, Some(result));
         self.order.push_back(id);
@@ -339,6 +356,31 @@ mod tests {
         assert_eq!(waiting, (1, 1), "both were asked for again");
     }
 
+    /// A file whose forms exceed the bound is compressed once, and has the form of gzip alone if
+    /// that is short enough.
+    #[test]
+    fn forms_beyond_the_bound_are_not_made_again() {
+        let folder = Folder::new("compress-long");
+        let mut state = 1_u32;
+        let mut digit = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            b'a' + (state.to_be_bytes()[0] >> 4)
+        };
+        let text: Vec<u8> = (0..40_000).map(|_| digit()).collect();
+        fs::write(folder.join("a.txt"), &text).unwrap();
+        let file = open(&Root::open(&folder).unwrap(), "a.txt");
+        for (bytes_max, expected) in
+            [(60_000, [true, true]), (30_000, [false, true]), (9, [false; 2])]
+        {
+            let results = Mutex::new(Results::new(FORMS_MAX, bytes_max));
+            assert!(find(&results, &file).is_none());
+            assert!(make_next(&results, forms_of));
+            let [_, forms @ ..] = find(&results, &file).expect("it has been made");
+            assert_eq!(forms.map(|form| form.is_some()), expected, "{bytes_max}");
+            assert!(!make_next(&results, forms_of), "it is not made again");
+        }
+    }
+
     #[test]
     fn what_is_kept_is_bounded() {
         let mut results = Results::new(FORMS_MAX, 1_000);
@@ -349,8 +391,11 @@ mod tests {
             results.finish(id(inode), form(300));
             assert!(results.bytes <= 1_000 && results.made.len() <= 3);
         }
+        let others = results.made.len();
         results.finish(id(20), form(5_000));
-        assert_eq!((results.bytes, results.made.len(), results.order.len()), (0, 0, 0));
+        assert_eq!((results.bytes, results.made.len()), (900, others + 1));
+        assert_eq!(results.made.get(&id(20)), Some(&Some(Forms::default())));
+        let mut results = Results::new(FORMS_MAX, 1_000);
         for inode in 0..=FORMS_MAX as u64 {
             results.finish(id(inode), Some(Forms::default()));
         }

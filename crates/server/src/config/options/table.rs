@@ -415,7 +415,8 @@ pub static OPTIONS: &[OptionSpec] = &[
          process compresses, at the lowest priority. Until it has, and to clients that accept \
          neither, the file is sent unchanged. The compressed form is sent once the entry has been \
          revalidated (cache.revalidate_ms), or opened again. Workers keep 64 MiB of forms \
-         together, at least 2 MiB each, in addition to their caches. Ranges are of the unchanged \
+         together, at least 2 MiB each, in addition to their caches. A file whose forms exceed \
+         the share of a worker is sent by gzip alone, or unchanged. Ranges are of the unchanged \
          file. Files with Cache-Control: no-transform are never compressed. A file that changed \
          is compressed again. `regatta precompress` makes smaller files. No effect where helpers \
          are processes, and with event.share.",
