@@ -15,6 +15,7 @@ use crate::{
         release::Release,
         rules_files, unused,
     },
+    first_use,
     listens::{self, TlsParts},
     log::{SKIP_KEY, SkippedPaths},
     media, messages,
@@ -114,7 +115,7 @@ pub fn understand(
     warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
     warnings.extend(untrusted(&said, &listen));
     let mut found = Findings { problems, warnings, ..Findings::default() };
-    let hosts = hosts::understand(&said, &inherited, content, &mut found);
+    let mut hosts = hosts::understand(&said, &inherited, content, &mut found);
     faults.extend(found.faults);
     let Findings { mut problems, mut warnings, cut, .. } = found;
     warnings.extend(nested::roots(&said, &hosts));
@@ -145,6 +146,7 @@ pub fn understand(
             &mut problems,
         ));
         chosen.extend(allowance::list_named(&said, architecture));
+        forgo_first_use(&said, architecture, &mut hosts);
         (architecture, layout)
     });
     match layout {
@@ -169,6 +171,13 @@ pub fn understand(
             problems.extend(faults.into_iter().map(|(_, problem)| problem));
             Err((said, problems))
         }
+    }
+}
+
+/// Turns off what is made of files after their first use, if workers cannot make it.
+fn forgo_first_use(said: &Said, architecture: &Architecture, hosts: &mut [HostConfig]) {
+    if first_use::obstacle(&said.settings, architecture.driver).is_some() {
+        hosts.iter_mut().for_each(HostConfig::forgo_first_use);
     }
 }
 

@@ -30,6 +30,17 @@ pub struct HostConfig {
     pub rules: Shared<Rules>,
 }
 
+impl HostConfig {
+    /// Has no results that are made of files after their first use: workers cannot make them.
+    pub(super) fn forgo_first_use(&mut self) {
+        let content = &mut self.content;
+        content.compress = false;
+        if content.etag == TagFacts::Content {
+            content.etag = TagFacts::Inode;
+        }
+    }
+}
+
 /// Findings from the interpretation of hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
