@@ -45,6 +45,10 @@ pub trait Lister: fmt::Debug + Send + Sync {
     ///
     /// Called for folders without an index, never on a hit. Must not wait.
     fn page(&self, wanted: &ListingRequest, now: Now) -> Option<ListingPage>;
+
+    /// Takes the pages that are there by now, and drops those that are too old. Their clients may
+    /// have left. Called now and then; must not wait.
+    fn settle(&self, now: Now);
 }
 
 /// Form of a listing.
@@ -222,6 +226,8 @@ mod tests {
             let page = [format.as_bytes(), &*wanted.folder, &*wanted.after].join(&b' ');
             Some(self.fault.map_or_else(|| Ok(page.into()), Err))
         }
+
+        fn settle(&self, _now: Now) {}
     }
 
     fn site() -> Site {

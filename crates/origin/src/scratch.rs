@@ -11,7 +11,7 @@ use regatta_http::{
     h1::Seen,
     h2::BlockScratch,
 };
-use regatta_op::Op;
+use regatta_op::{Now, Op};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// The largest buffer kept for later, bytes; a buffer for reads may have [`READ_BYTES_MAX`].
@@ -208,6 +208,13 @@ impl<F> Scratch<F> {
     #[must_use]
     pub fn listing(self, lister: Option<Arc<dyn Lister>>) -> Self {
         Self { lister, ..self }
+    }
+
+    /// Has the source of listings drop what no client waits for.
+    pub fn settle_listings(&self, now: Now) {
+        if let Some(lister) = &self.lister {
+            lister.settle(now);
+        }
     }
 
     /// Keeps at most 32 KiB from now on, not 2 MiB: the unit has one connection at a time.

@@ -51,6 +51,8 @@ impl Lister for PromptLister {
     fn page(&self, wanted: &ListingRequest, _now: Now) -> Option<ListingPage> {
         Some(build(&self.root, wanted, self.rules))
     }
+
+    fn settle(&self, _now: Now) {}
 }
 
 /// Whatever builds the pages of a worker.
@@ -172,6 +174,12 @@ impl Lister for Listings {
                 None
             }
             Err(_) => Some(Err(OpenFault::Exhausted)),
+        }
+    }
+
+    fn settle(&self, now: Now) {
+        if let Ok(mut state) = self.state.try_lock() {
+            state.advance(now.tick);
         }
     }
 }
@@ -322,6 +330,25 @@ mod tests {
         assert_ne!(page(&listings, &of_root, at(KEPT_MS)).unwrap(), first);
         let missing = page(&listings, &wanted("none", ""), at(KEPT_MS));
         assert_eq!(missing, Err(OpenFault::NotFound));
+    }
+
+    /// A page whose client disconnects is dropped after a second, although no other is asked for.
+    #[test]
+    fn pages_that_no_client_waits_for_are_dropped() {
+        let folder = Folder::new("listing-left");
+        let listings = Listings::new(Builders::Threads, OpenRules::default());
+        listings.start(&root(&folder), None);
+        assert!(listings.page(&wanted("", ""), at(0)).is_none());
+        let pages = || listings.state.lock().unwrap().pages.len();
+        let is_done = || listings.state.lock().unwrap().pages[0].done_at.is_some();
+        while !is_done() {
+            listings.settle(at(0));
+            thread::sleep(Duration::from_millis(1));
+        }
+        listings.settle(at(KEPT_MS - 1));
+        assert_eq!(pages(), 1);
+        listings.settle(at(KEPT_MS));
+        assert_eq!(pages(), 0);
     }
 
     #[test]

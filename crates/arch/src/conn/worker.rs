@@ -48,6 +48,8 @@ const WAIT_MS_MAX: u64 = 1000;
 /// Deadlines that are met between two waits. Many may pass at once, and to end a connection takes
 /// up to a millisecond where the kernel holds megabytes for it.
 const EXPIRIES_MAX: usize = 16;
+/// Pause after which listings that no client waits for are dropped, ms.
+const SETTLE_MS: u64 = 1000;
 
 /// Environment of one worker: its context, log and bell, and what the master wants.
 #[expect(missing_debug_implementations, reason = "holds trait objects that have none")]
@@ -259,6 +261,8 @@ pub struct Worker<'a, S> {
     expiries: usize,
     /// Latest time at which the sweep through the cache resumes.
     sweep_on: Option<Tick>,
+    /// Time at which listings are settled again.
+    settle_on: Tick,
     /// Connections whose memory is not back with the kernel.
     trims: Trims,
     /// Root that the cache is about, if another unit replaces that.
@@ -300,6 +304,7 @@ impl<'a, S> Worker<'a, S> {
             fired: VecDeque::with_capacity(connections_max.min(EXPIRIES_MAX)),
             expiries: 0,
             sweep_on: None,
+            settle_on: Tick::default(),
             trims: Trims::default(),
             stage: Stage::Queue,
             queued: 0,
@@ -570,6 +575,10 @@ impl<'a, S> Worker<'a, S> {
         let (WorkerEnv { cx, slot, root, .. }, now) = (&self.desk.around, self.desk.now);
         if self.sweep_on.is_none_or(|on| on <= now.tick) {
             self.sweep_on = cx.cache.sweep(now.tick, &cx.tally);
+        }
+        if self.settle_on <= now.tick {
+            cx.scratch.settle_listings(now);
+            self.settle_on = now.tick.after(SETTLE_MS);
         }
         self.tick_log();
         match &self.pulse {

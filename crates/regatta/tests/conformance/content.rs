@@ -237,3 +237,22 @@ pub(crate) fn long_listings_have_pages(variant: &Variant) {
     assert_eq!((found.remove(0).as_str(), found.len()), ("zz", 1_003));
     assert!(found.is_sorted(), "{found:?}");
 }
+
+/// A client leaves while a child process builds its listing. The worker soon sees the child's end.
+pub(crate) fn a_listing_that_no_client_waits_for_leaves_no_process(variant: &Variant) {
+    let site = Site::new();
+    (0..3_000).for_each(|number| site.put(&format!("{number}.txt"), ""));
+    let server = serve_root(variant, &site.root(), &["content.listing=true"]);
+    let ended = || {
+        let children = server.workers().into_iter().flat_map(children);
+        children.filter(|pid| !alive(*pid)).count()
+    };
+    for ms in [1, 5, 20] {
+        let mut client = server.connect();
+        client.send(get("/"));
+        thread::sleep(Duration::from_millis(ms));
+        client.abort();
+    }
+    eventually(Duration::from_secs(1), || ended() > 0);
+    soon(|| ended() == 0);
+}

@@ -309,8 +309,12 @@ const AS_IN_1999: Set = cases! {
         what_is_in_memory_goes_first;
 };
 
-/// Cases where helpers can be killed.
-const MORTAL: Set = cases! { in mortal; disk: a_killed_helper_is_replaced; };
+/// Cases where helpers can be killed. A worker that forks them forks for listings, too.
+const MORTAL: Set = cases! {
+    in mortal;
+    content: a_listing_that_no_client_waits_for_leaves_no_process;
+    disk: a_killed_helper_is_replaced;
+};
 
 /// systems.md §8.6: only operations that would block are continued elsewhere.
 const LAZY: Set = cases! { disk: cold_files_go_to_who_asked only_what_would_block_is_deferred; };
