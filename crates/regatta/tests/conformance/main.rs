@@ -42,6 +42,7 @@ mod film;
 mod flash;
 use regatta_testkit::folder;
 mod framing;
+mod from_nginx;
 mod harness;
 mod hosts;
 mod http2;

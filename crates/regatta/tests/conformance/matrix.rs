@@ -520,6 +520,9 @@ const TESTS: Tests = cases! {
     counters: top_of_another_process top_of_a_pipeline top_on_a_page;
     equality: every_variant_answers_the_same every_variant_counts_the_same;
     film: one_film_at_a_time_and_a_page_by_default;
+    from_nginx: an_export_of_next a_site_of_hugo_with_rules_by_extension
+        an_application_with_a_policy_and_tls documents_with_twelve_redirects
+        a_catalogue_with_listings an_application_in_a_container;
     hosts: a_fault_below_one_root_is_its_hosts_alone a_lookup_that_hangs_holds_up_no_other_root
         check_and_explain_know_hosts;
     master: it_says_where_it_listens_serves_and_leaves_nothing_behind
