@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 /// The value of a counter or gauge, all workers together, as in the memory of the server with this
 /// process: without the program and the document of `regatta top --json`, which take the time of
 /// twenty requests. `None`: the server is another build.
-pub(crate) fn in_memory(pid: u32, name: &str) -> Option<u64> {
+fn in_memory(pid: u32, name: &str) -> Option<u64> {
     let counter = Counter::ALL.iter().find(|counter| counter.name() == name);
     let gauge = Gauge::ALL.iter().find(|gauge| gauge.name() == name);
     let value = |words: Vec<AtomicU64>| {
@@ -33,6 +33,11 @@ pub(crate) fn in_memory(pid: u32, name: &str) -> Option<u64> {
     });
     // The last generation has the counts of those before it.
     words.filter_map(value).max().map(|(_, value)| value)
+}
+
+/// The value of a counter or gauge at once: a loop that has sent a reply may count it later.
+pub(crate) fn count_now(server: &Server, name: &str) -> u64 {
+    in_memory(server.pid(), name).unwrap_or_else(|| server.count(name))
 }
 
 /// The value of a counter or gauge, all workers together.

@@ -1,7 +1,7 @@
 //! Starts the real program and ends it: one `Server` is one master process and its workers.
 
 use crate::client::{Client, Endpoint, get, get_all};
-use crate::counters::{counter, in_memory};
+use crate::counters::{count_now, counter};
 use crate::identity::identity;
 use crate::runner::report;
 use crate::shared::descriptors;
@@ -646,21 +646,16 @@ impl Server {
         counter(&self.top(), name)
     }
 
-    /// The same at once: a loop that has sent a reply may count it later.
-    fn count_now(&self, name: &str) -> u64 {
-        in_memory(self.pid(), name).unwrap_or_else(|| self.count(name))
-    }
-
     /// Fails unless a counter or gauge soon has this value.
     #[track_caller]
     pub(crate) fn counts(&self, name: &str, value: u64) {
-        comes_to(|| (name, self.count_now(name)), |(_, found)| *found == value);
+        comes_to(|| (name, count_now(self, name)), |(_, found)| *found == value);
     }
 
     /// Fails unless a counter or gauge soon is at least this.
     #[track_caller]
     pub(crate) fn reaches(&self, name: &str, least: u64) {
-        comes_to(|| (name, self.count_now(name)), |(_, found)| *found >= least);
+        comes_to(|| (name, count_now(self, name)), |(_, found)| *found >= least);
     }
 
     /// Output of `regatta top` about the server.
