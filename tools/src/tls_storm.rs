@@ -231,8 +231,9 @@ impl Storm {
                 if let Some(kill) = server.kill_worker(drawn) {
                     kills.push(kill);
                     progress.has_killed();
-                    due = Instant::now() + self.pause(progress.unused());
                 }
+                // Also if there is none: the next serves for a while before its end.
+                due = Instant::now() + self.pause(progress.unused());
             }
             thread::sleep(STEP);
         }
