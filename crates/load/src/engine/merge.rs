@@ -73,12 +73,13 @@ fn read(path: &Path) -> Result<Part, String> {
 /// The parts are not of one load.
 fn merge(parts: Vec<(String, Part)>) -> Result<Outcome, String> {
     let mut found: BTreeMap<u32, String> = BTreeMap::new();
+    let ended_early = parts.iter().filter(|(_, part)| part.interrupted);
+    let mut interrupted: Vec<u32> = ended_early.map(|(_, part)| part.shard.index).collect();
+    interrupted.sort_unstable();
     let mut parts = parts.into_iter();
     let (first, mut sum) = parts.next().ok_or("no result of a shard: nothing to merge")?;
     let count = sum.shard.count;
     let mut latest = sum.started_unix_ms;
-    let mut interrupted: Vec<u32> =
-        sum.interrupted.then_some(sum.shard.index).into_iter().collect();
     found.insert(sum.shard.index, first.clone());
     for (name, part) in parts {
         if let Some(difference) = sum.terms.difference(&part.terms) {
@@ -92,13 +93,11 @@ fn merge(parts: Vec<(String, Part)>) -> Result<Outcome, String> {
             return Err(format!("{other} and {name} are both shard {}", part.shard));
         }
         latest = latest.max(part.started_unix_ms);
-        interrupted.extend(part.interrupted.then_some(part.shard.index));
         sum.add(part);
     }
     let missing = (0..count).filter(|index| !found.contains_key(index)).collect();
     let present = found.into_keys().collect();
     let apart_ms = latest - sum.started_unix_ms;
-    interrupted.sort_unstable();
     Ok(judged(&sum, Some(Shards { count, present, missing, interrupted, apart_ms })))
 }
 
