@@ -280,8 +280,9 @@ fn settings(one: &Architecture) -> Vec<String> {
     if one.driver.takes("stages.target_ms") {
         settings.push("stages.target_ms=10 min".to_owned());
     }
-    // Enough threads, where all start at once.
-    if one.driver.takes("threads.start") {
+    // Enough threads, where all start at once; or where user threads take connections in turn, so
+    // that in time each has a stack in memory.
+    if one.driver.takes("threads.start") || one.driver.takes("fiber.stack_bytes") {
         settings.push("limits.connections_max=256".to_owned());
     }
     if ports(one) > 1 {
