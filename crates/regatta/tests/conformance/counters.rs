@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 use crate::shared::descriptors;
-use regatta_metrics::{Arena, Counter, Gauge, Merge};
+use regatta_metrics::{Arena, Counter, Gauge, Totals};
 use std::sync::atomic::AtomicU64;
 
 /// The value of a counter or gauge, all workers together, as in the memory of the server with this
@@ -13,13 +13,10 @@ fn in_memory(pid: u32, name: &str) -> Option<u64> {
     let gauge = Gauge::ALL.iter().find(|gauge| gauge.name() == name);
     let value = |words: Vec<AtomicU64>| {
         let arena = Arena::attach(&words).ok()?;
-        let mut slots: Vec<_> = arena.slots().collect();
-        slots.push(arena.departed());
-        let sum = |counter: Counter| slots.iter().map(|slot| slot.get(counter)).sum();
+        let totals = Totals::counters_of(arena.slots().chain([arena.departed()]));
         let value = match (counter, gauge) {
-            (Some(counter), _) if counter.merge() == Merge::Sum => sum(*counter),
-            (Some(counter), _) => slots.iter().map(|slot| slot.get(*counter)).max()?,
-            (None, Some(gauge)) => gauge.value(sum),
+            (Some(counter), _) => totals.get(*counter),
+            (None, Some(gauge)) => totals.gauge(*gauge),
             (None, None) => panic!("no counter {name}"),
         };
         Some((arena.generation(), value))
