@@ -38,7 +38,16 @@ pub(super) fn warnings(said: &Said, architecture: &Architecture) -> Vec<Problem>
         };
         warning(said, architecture, key).or_else(unused)
     };
-    given.filter_map(|spec| warn(spec.key)).collect()
+    let found = given.filter_map(|spec| warn(spec.key));
+    found.chain(of_hosts(said, architecture)).collect()
+}
+
+/// Warns of what hosts set for themselves.
+fn of_hosts(said: &Said, architecture: &Architecture) -> impl Iterator<Item = Problem> {
+    said.all_hosts().skip(1).flat_map(move |host| {
+        let own = [COMPRESS, ETAG].into_iter().filter(|key| host.place(key) != said.place(key));
+        own.filter_map(|key| without_threads(host, architecture, key))
+    })
 }
 
 /// Warns of compression at first use, and of tags of content, where workers cannot have the thread
@@ -127,7 +136,7 @@ fn warning(said: &Said, architecture: &Architecture, key: &str) -> Option<Proble
 #[cfg(test)]
 mod tests {
     use super::warnings;
-    use crate::config::raw::tests::of_sets;
+    use crate::config::raw::tests::{begin_with, of_good_file, of_sets};
 
     /// Warnings as text.
     fn warned(architecture: &str, sets: &[&str]) -> Vec<String> {
@@ -157,6 +166,18 @@ mod tests {
             assert_eq!(warned("shared-symped", &[set]), [warning("event.share")]);
         }
         assert_eq!(warned("flash-1999", &["content.etag=inode"]), [""; 0]);
+    }
+
+    #[test]
+    fn hosts_that_want_compression_need_a_thread_too() {
+        let host = "[[hosts]]\nnames = [\"a\"]\nroot = \"/srv\"\ncontent.compress = true\n";
+        let all = "content.compress = true\n";
+        let text = |more: &str| format!("{more}server.architecture = \"flash-1999\"\n{host}");
+        for (more, places) in [("", vec!["r:5:"]), (all, vec!["r:1:", "r:6:"])] {
+            let said = of_good_file(&text(more));
+            let architecture = regatta_arch::find("flash-1999").expect("a name of the table");
+            begin_with(&warnings(&said, architecture), &places);
+        }
     }
 
     #[test]
