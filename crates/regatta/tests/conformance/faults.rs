@@ -174,8 +174,8 @@ fn stages_die(variant: &Variant, plan: &'static str) {
     comes_to(|| (variant.name, ends()), |(_, [opened, closed])| opened == closed);
 }
 
-/// A thread of a stage that loops for ever, whichever stage it is, or that sleeps for longer than a
-/// disk may take, is named within 5 s. Its process is replaced. Other threads report on time.
+/// A thread of a stage that loops for ever, or that sleeps for longer than a disk may take, is named
+/// within 5 s, whichever stage it is. Its process is replaced. Other threads report on time.
 pub(crate) fn a_stage_that_hangs_is_replaced() {
     // Number of the first request's visit: each stage that it passes, in that order.
     let stages: [(&str, &[&str]); 3] = [
@@ -183,13 +183,14 @@ pub(crate) fn a_stage_that_hangs_is_replaced() {
         ("watpipe5", &["read", "reader"]),
         ("seda", &["read", "parse"]),
     ];
-    let hangs = stages.into_iter().flat_map(|(name, stages)| {
+    let sleeps = stages.into_iter().flat_map(|(name, stages)| {
         let visits = (1..).zip(stages);
-        visits.map(move |(visit, stage)| (name, *stage, format!("spin_at_visit={visit}")))
+        visits.map(move |(visit, stage)| (name, *stage, format!("sleep_at_visit={visit}")))
     });
-    let sleeps = ("watpipe5", "reader", "sleep_at_visit=2".to_owned());
+    // One alone, which takes a processor from all other tests.
+    let spins = ("watpipe5", "reader", "spin_at_visit=2".to_owned());
     thread::scope(|scope| {
-        for (name, stage, plan) in hangs.chain([sleeps]) {
+        for (name, stage, plan) in sleeps.chain([spins]) {
             scope.spawn(move || hangs_and_is_replaced(chaos::find(name), stage, plan));
         }
     });
@@ -219,8 +220,13 @@ fn hangs_and_is_replaced(variant: &Variant, stage: &str, plan: String) {
 /// The same for threads that serve one connection at a time, and for those of a pool.
 pub(crate) fn a_thread_that_hangs_is_replaced() {
     thread::scope(|scope| {
-        for (name, thread) in [("threads_on_demand", "conn"), ("hybrid", "pool"), ("bio", "pool")] {
-            let plan = "spin_at_visit=1".to_owned();
+        let threads = [
+            ("threads_on_demand", "conn", "spin"),
+            ("hybrid", "pool", "sleep"),
+            ("bio", "pool", "sleep"),
+        ];
+        for (name, thread, hangs) in threads {
+            let plan = format!("{hangs}_at_visit=1");
             scope.spawn(move || hangs_and_is_replaced(chaos::find(name), thread, plan));
         }
     });
