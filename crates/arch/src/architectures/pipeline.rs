@@ -294,8 +294,10 @@ impl<'e> Process<'e> {
         disk: &'w mut dyn Disk,
         StageWork { rules, work, extras }: StageWork<'w>,
     ) -> StageThread<'w> {
-        let io = Io::new(disk, rules, &self.env.site.limits);
-        StageThread::new(self.worker(own, 0), io, &self.line, work).with(extras)
+        let (io, worker) = (Io::new(disk, rules, &self.env.site.limits), self.worker(own, 0));
+        // A stage may have hundreds of threads.
+        own.serves_one();
+        StageThread::new(worker, io, &self.line, work).with(extras)
     }
 
     /// Resources of one thread that counts in this slot.

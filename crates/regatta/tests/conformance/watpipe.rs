@@ -2,6 +2,7 @@
 //! processors.
 
 use crate::inspect::processors;
+use crate::over_tls::encrypted;
 use crate::prelude::*;
 use crate::slow_disk::{cold_site, put_cold, with_disk};
 pub(crate) use crate::threads::a_thousand_slow_clients;
@@ -301,4 +302,34 @@ pub(crate) fn a_controller_shows_once_what_it_sets() {
         (shown, vec![(STATION, Some(counter(&top, "decisions")))])
     };
     comes_to(shown, |(shown, expect)| shown == expect);
+}
+
+/// Writers keep little memory for later, however many responses they have sealed.
+pub(crate) fn writers_keep_little_memory() {
+    const BYTES: usize = 200_000;
+    let site = Site::new();
+    site.put("large.bin", pattern(BYTES, 1));
+    let variant = encrypted(&Variant::plain("watpipe4"));
+    let server = Launch::new(variant, &site.root())
+        .sets(&["watpipe.writers=4", "watpipe.share=round-robin"])
+        .start();
+    let close = ("Connection", "close");
+    let ask = || {
+        let mut client = server.connect();
+        client.ask("GET", "/large.bin", &[close]).expect(200).has(&pattern(BYTES, 1));
+        client.finish();
+    };
+    (0..8).for_each(|_| ask());
+    let before = anonymous_kib(server.workers()[0]);
+    (0..100).for_each(|_| ask());
+    let after = anonymous_kib(server.workers()[0]);
+    assert!(after < before + 1024, "{before} KiB before, {after} KiB after");
+}
+
+/// Memory of a process that is of no file, KiB.
+fn anonymous_kib(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("alive");
+    let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
+    kib.expect("a field of every process")
 }

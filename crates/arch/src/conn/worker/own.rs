@@ -165,6 +165,12 @@ impl<'a> Own<'a> {
         &*self.log
     }
 
+    /// The unit serves one connection at a time, of many: it keeps little memory for later.
+    pub fn serves_one(&self) {
+        self.scratch.serve_one();
+        self.scratch.free_by(drop);
+    }
+
     /// The worker, which looks into `cache`. `shared` is the same one, if other processes share it.
     pub fn worker<'w, S>(
         &'w self,
