@@ -220,7 +220,7 @@ pub struct Limits {
     /// Most field lines in a request head; more is 431. At most [`regatta_http::h1::FIELDS_MAX`].
     pub fields_max: usize,
     /// Longest request body that is read and discarded, bytes, to keep the connection open; more is
-    /// 413 and the end of the connection.
+    /// 413 and the end of the connection. Over HTTP/2 the padding of its frames counts, too.
     pub discard_body_bytes_max: u64,
     /// Requests answered on one connection before it is closed; 0 is no limit.
     pub requests_max: u32,

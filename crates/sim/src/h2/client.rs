@@ -472,6 +472,7 @@ impl H2Client {
             head_end,
             end: (!has_content).then_some(head_end),
             content_left: if ends { content_bytes } else { content_bytes.min(100) },
+            sent: 0,
             ends,
             has_trailers,
             window: self.initial,
@@ -543,6 +544,7 @@ impl H2Client {
         payload.extend(std::iter::repeat_n(b'c', index(bytes)));
         payload.extend(std::iter::repeat_n(0, index(padding)));
         stream.content_left -= bytes;
+        stream.sent += payload.len() as u64;
         let is_last = stream.content_left == 0 && stream.ends && !stream.has_trailers;
         let counted = i64::try_from(payload.len()).expect("a frame is short");
         stream.room -= counted;

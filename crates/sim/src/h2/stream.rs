@@ -35,6 +35,8 @@ pub(super) struct ClientStream {
     pub(super) end: Option<u64>,
     /// Bytes of content that are still to be sent.
     pub(super) content_left: u64,
+    /// Bytes of content and of its padding that have been sent.
+    pub(super) sent: u64,
     pub(super) ends: bool,
     pub(super) has_trailers: bool,
     /// Bytes that the server may send.

@@ -99,6 +99,8 @@ impl<'a> H2Talk<'a> {
             (client.had(Trouble::TurnedAway, Stamp::default()), 503),
             (client.had(Trouble::Unreadable, asked), 500),
             (!stream.end.is_some_and(has_come), 408),
+            // Padding is discarded, too.
+            (stream.sent > site.limits.discard_body_bytes_max, 413),
         ];
         let excuses = excuses.into_iter().filter(|(is_excuse, _)| *is_excuse);
         answers.extend(excuses.map(|(_, status)| Answer::Page(status)));

@@ -4,14 +4,18 @@ use crate::schedules::see;
 use regatta_op::DISK_OPS_MAX;
 use regatta_sim::{BrokenCheck, DuplexReport, Plant, Scenario};
 
-/// Runs the schedules of the first seeds; `cargo xtask sim` runs more.
+/// Further seeds that showed a mistake. In 436 padding made content too large, and the model did not
+/// know of that.
+const FOUND_SEALED_HTTP2: [u64; 1] = [436];
+
+/// Runs the schedules of these seeds; `cargo xtask sim` runs more.
 fn all(
     run: fn(Scenario, DuplexReport) -> Result<DuplexReport, BrokenCheck>,
     sealed: bool,
-    seeds: u64,
+    seeds: impl IntoIterator<Item = u64>,
 ) -> DuplexReport {
     let mut sums = DuplexReport::default();
-    for seed in 0..seeds {
+    for seed in seeds {
         match run(Scenario { seed, sealed, plant: None }, sums) {
             Ok(more) => sums = more,
             Err(what) => panic!("{what}"),
@@ -23,7 +27,7 @@ fn all(
 
 #[test]
 fn every_http2_schedule_is_as_the_model_says() {
-    let sums = all(Scenario::run_http2, false, 256);
+    let sums = all(Scenario::run_http2, false, 0..256);
     assert!(sums.answers > 1_000 && sums.overtaking > 50, "{sums:?}");
     assert!(sums.exchanges_max > 8 && sums.disk_ops_max == 4, "{sums:?}");
     assert!(sums.resets > 20 && sums.goodbyes > 50 && sums.violations > 20, "{sums:?}");
@@ -33,14 +37,14 @@ fn every_http2_schedule_is_as_the_model_says() {
 
 #[test]
 fn every_sealed_http2_schedule_is_as_the_model_says() {
-    let sums = all(Scenario::run_http2, true, 144);
+    let sums = all(Scenario::run_http2, true, (0..144).chain(FOUND_SEALED_HTTP2));
     assert!(sums.answers > 400 && sums.overtaking > 10, "{sums:?}");
     assert!(sums.resets > 5 && sums.goodbyes > 10 && sums.unshaken > 10, "{sums:?}");
 }
 
 #[test]
 fn eight_exchanges_go_on_at_once() {
-    let sums = all(Scenario::run_frames, false, 512);
+    let sums = all(Scenario::run_frames, false, 0..512);
     assert_eq!((sums.exchanges_max, sums.disk_ops_max), (8, DISK_OPS_MAX), "{sums:?}");
     assert!(sums.answers > 2_000 && sums.overtaking > 100, "{sums:?}");
     assert!(sums.duplex > 100 && sums.warmed > 100, "{sums:?}");
@@ -49,7 +53,7 @@ fn eight_exchanges_go_on_at_once() {
 
 #[test]
 fn eight_exchanges_go_on_at_once_behind_a_seal() {
-    let sums = all(Scenario::run_frames, true, 256);
+    let sums = all(Scenario::run_frames, true, 0..256);
     assert_eq!((sums.exchanges_max, sums.disk_ops_max), (8, DISK_OPS_MAX), "{sums:?}");
     assert!(sums.answers > 1_000 && sums.overtaking > 30, "{sums:?}");
     assert!(sums.duplex > 100 && sums.unshaken > 50, "{sums:?}");

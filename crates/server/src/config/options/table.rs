@@ -296,7 +296,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         bytes(0, GIB),
         "65536",
         "The longest request body that is read and discarded so that the connection can stay open.",
-        "A longer one is answered with 413, and the connection is closed.",
+        "A longer one is answered with 413, and the connection is closed. Over HTTP/2 the padding \
+         of its frames counts, too.",
     ),
     option(
         "limits.requests_max",
