@@ -365,6 +365,21 @@ fn draining_an_idle_connection() {
     ends(&client, CloseReason::Drained);
 }
 
+/// Last bytes that a peer is still to take are not asked about again at once.
+#[test]
+fn draining_a_connection_whose_peer_still_reads() {
+    for drain_idle_ms in [0, 250] {
+        let rig = draining(drain_idle_ms);
+        let mut client = rig.connect_with(BIG);
+        client.drain();
+        assert!(!client.expire(drain_idle_ms, 5));
+        let next = client.conn.deadline();
+        assert!(next > rig.now().tick && next <= rig.now().tick.after(250), "{next:?}");
+        assert!(client.expire(250, 0));
+        ends(&client, CloseReason::Drained);
+    }
+}
+
 /// A response in progress had promised more: the next request is answered, and is the last.
 #[test]
 fn draining_a_busy_connection() {
