@@ -530,6 +530,7 @@ fn on_disk(
             drop(waits);
             match read {
                 Some(read) if left::leaves_read(slot, io.rules.leaves) => {
+                    slot.film(cx.tally, FilmEvent::Done(OpKind::Read));
                     io.left = Some(Left::Read(ticket, read));
                     return Some(Turn::Left(OpKind::Read));
                 }
@@ -623,6 +624,7 @@ fn receive<const RING: bool>(
     match received {
         // An end, or a fault, is no work for another stage, and takes no place in its queue.
         Ok(bytes) if !bytes.is_empty() && left::leaves_received(slot, io.rules.leaves) => {
+            slot.film(cx.tally, FilmEvent::Done(OpKind::Recv));
             io.left = Some(Io::leave_received(bytes, cx));
         }
         _ => slot.complete(Done::Recv(received), now, cx),
@@ -697,6 +699,7 @@ fn send<const RING: bool>(
             io.bytes = io.bytes.saturating_sub(bytes * u64::from(slot.weight));
             let is_over = outbox.is_empty();
             if left::leaves_sent(slot, &outbox, io.rules.leaves) {
+                slot.film(cx.tally, FilmEvent::Done(OpKind::Send));
                 io.left = Some(Left::Sent(outbox, bytes));
                 return Some(Turn::Left(OpKind::Recv));
             }

@@ -381,7 +381,11 @@ impl<'f> Maker<'f> {
             }
             FilmEvent::TurnBegins => {
                 self.waited(&mut live, at_ns);
-                (live.turn, live.doing) = (Some((unit, at_ns)), Doing::After(None));
+                live.turn = Some((unit, at_ns));
+                // Bytes that one stage has received are parsed by another.
+                if let Doing::Operation(_) = live.doing {
+                    live.doing = Doing::After(None);
+                }
             }
             FilmEvent::Issued(kind) => {
                 self.bar(&mut live, unit, request, at_ns);
@@ -403,7 +407,13 @@ impl<'f> Maker<'f> {
                 }
             }
             FilmEvent::TurnEnds(end) => {
+                let (doing, is_passed) = (live.doing, end == TurnEnd::Stage);
+                if is_passed {
+                    // The next stage performs the operation, or parses what this one received.
+                    live.doing = Doing::After(None);
+                }
                 self.bar(&mut live, unit, request, at_ns);
+                live.doing = if is_passed { doing } else { Doing::After(None) };
                 live.turn = None;
                 // The first end of a turn says what the kernel does, the second only that it waits.
                 let before = live.waits.map(|(_, why)| why);

@@ -124,6 +124,39 @@ fn a_helper_is_a_unit_that_is_handed_the_connection() {
     assert_eq!(scene.waits.last().unwrap().to_ns, 100 * MS);
 }
 
+/// A stage receives, the next one parses and leaves the open to a third.
+#[test]
+fn an_operation_is_a_bar_of_the_stage_that_performs_it() {
+    use FilmEvent::{Done, Issued, TurnBegins, TurnEnds};
+    let stage = TurnEnds(TurnEnd::Stage);
+    let threads = ["read", "parse", "miss"].map(|name| FilmThread::new([7, 8], name.to_owned()));
+    let [mut read, mut parse, mut miss] = threads;
+    let receives =
+        [(10, TurnBegins), (20, Issued(OpKind::Recv)), (40, Done(OpKind::Recv)), (45, stage)];
+    add(&mut read, 5, &receives.map(|(at, event)| (at, 0, 0, event)));
+    let parses = [(60, 0, TurnBegins), (80, 1, Issued(OpKind::Open)), (90, 1, stage)];
+    add(&mut parse, 5, &parses.map(|(at, request, event)| (at, request, 0, event)));
+    let opens =
+        [(100, TurnBegins), (105, Issued(OpKind::Open)), (160, Done(OpKind::Open)), (165, stage)];
+    add(&mut miss, 5, &opens.map(|(at, event)| (at, 1, 0, event)));
+    let scene = Scene::of(&footage(vec![read, parse, miss]));
+    let bars: Vec<_> =
+        scene.bars.iter().map(|bar| (bar.unit, &*bar.what, bar.from_ns, bar.to_ns)).collect();
+    assert_eq!(
+        bars,
+        [
+            (0, "work", 10, 20),
+            (0, "recv", 20, 40),
+            (0, "work", 40, 45),
+            (1, "parse", 60, 80),
+            (1, "work", 80, 90),
+            (2, "work", 100, 105),
+            (2, "open", 105, 160),
+            (2, "work", 160, 165),
+        ]
+    );
+}
+
 /// A connection that was open before has requests that begin in the film alone.
 #[test]
 fn what_was_there_before_is_no_new_request() {

@@ -112,7 +112,7 @@ impl Left {
     /// sent is completed nevertheless: the response is in the peer's hands.
     pub fn settle(self, slot: &mut ReadySlot, now: Now, cx: &FileCx<'_>) {
         if let Self::Sent(outbox, bytes) = self {
-            slot.complete(Done::Send(outbox, Ok(bytes)), now, cx);
+            slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
         }
     }
 }
@@ -196,7 +196,8 @@ pub(super) const fn leaves_read(slot: &ReadySlot, leaves: Leaves) -> bool {
     leaves.includes(Leaves::READ_RESULT) && !slot.drive.recv && is_alone(slot)
 }
 
-/// Begins a turn with the work that another turn left.
+/// Begins a turn with the work that another turn left. What that turn has performed is in a film
+/// already.
 #[cold]
 pub(super) fn begin(
     slot: &mut ReadySlot,
@@ -211,12 +212,12 @@ pub(super) fn begin(
     }
     match first {
         Left::Received(bytes) => {
-            slot.complete(Done::Recv(Ok(&bytes)), now, cx);
+            slot.conn.complete(Done::Recv(Ok(&bytes)), now, cx);
             cx.scratch.give_buffer(bytes);
         }
-        Left::Sent(outbox, bytes) => slot.complete(Done::Send(outbox, Ok(bytes)), now, cx),
+        Left::Sent(outbox, bytes) => slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx),
         Left::Read(ticket, (buffer, read)) => {
-            slot.complete(Done::Read(ticket, buffer, read), now, cx);
+            slot.conn.complete(Done::Read(ticket, buffer, read), now, cx);
         }
         Left::Spare(buffer) => cx.scratch.give_buffer(buffer),
         // It is sent as soon as it may be.
