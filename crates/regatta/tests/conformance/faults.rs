@@ -174,8 +174,8 @@ fn stages_die(variant: &Variant, plan: &'static str) {
     comes_to(|| (variant.name, ends()), |(_, [opened, closed])| opened == closed);
 }
 
-/// A thread of a stage that loops for ever, or that sleeps for longer than a disk may take, is named
-/// within 5 s, whichever stage it is. Its process is replaced. Other threads report on time.
+/// A thread of a stage that loops for ever, or that sleeps for longer than a disk may take, is
+/// named within 5 s, whichever stage it is. Its process is replaced. Other threads report on time.
 pub(crate) fn a_stage_that_hangs_is_replaced() {
     // Number of the first request's visit: each stage that it passes, in that order.
     let stages: [(&str, &[&str]); 3] = [
