@@ -48,8 +48,8 @@ pub struct Conn<F> {
     ended: bool,
 }
 
-/// Shortest time between two looks at what a drained peer has left to take, milliseconds.
-const DRAIN_LOOK_MS_MIN: u64 = 20;
+/// Shortest time between two checks of what a drained peer is still to receive, milliseconds.
+const DRAIN_CHECK_MS_MIN: u64 = 20;
 
 /// The status of a connection that will answer nothing else.
 const LIMITED: u16 = Status::TOO_MANY_REQUESTS.0;
@@ -226,8 +226,8 @@ impl<F: File> Protocol<F> for Conn<F> {
             State::Send if flows => self.deadline = window,
             // Its last bytes are taken in less than a window, and others wait for the end.
             State::Head if queued > 0 && flows && self.draining => {
-                let look_ms = cx.site.deadlines.drain_idle_ms.max(DRAIN_LOOK_MS_MIN);
-                self.deadline = window.min(now.tick.after(look_ms));
+                let check_ms = cx.site.deadlines.drain_idle_ms.max(DRAIN_CHECK_MS_MIN);
+                self.deadline = window.min(now.tick.after(check_ms));
             }
             State::Head | State::Linger if queued > 0 && flows => self.deadline = window,
             State::Head if self.draining => self.end(CloseReason::Drained, now, cx),

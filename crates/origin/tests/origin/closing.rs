@@ -365,7 +365,7 @@ fn draining_an_idle_connection() {
     ends(&client, CloseReason::Drained);
 }
 
-/// Last bytes that a peer is still to take are not asked about again at once.
+/// Bytes that a drained peer is still to receive are not checked again at once.
 #[test]
 fn draining_a_connection_whose_peer_still_reads() {
     for drain_idle_ms in [0, 250] {

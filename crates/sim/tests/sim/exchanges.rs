@@ -4,8 +4,8 @@ use crate::schedules::see;
 use regatta_op::DISK_OPS_MAX;
 use regatta_sim::{BrokenCheck, DuplexReport, Plant, Scenario};
 
-/// Further seeds that showed a mistake. In 436 padding made content too large, and the model did not
-/// know of that.
+/// Further seeds that showed a mistake. In 436 padding made content too large, which the model did
+/// not know.
 const FOUND_SEALED_HTTP2: [u64; 1] = [436];
 
 /// Runs the schedules of these seeds; `cargo xtask sim` runs more.
