@@ -96,11 +96,16 @@ impl Knowledge {
 
     /// Returns every result about a name that a request could have used.
     pub(crate) fn list(&self, name: &[u8], asker: Asker, rules: &CachingRules) -> Vec<Known> {
+        // A connection with several requests may revalidate a name again, with an open that it has
+        // not offered yet.
+        let may_renew = |lease: &Lease| asker.link.is_none() && lease.put.is_none();
         let leased = self.leases.get(name).is_some_and(|list| {
             list.iter().any(|lease| {
                 let own = asker.link == Some(lease.link) && lease.started.step >= asker.asked.step;
                 !own && lease.started.step <= asker.answered.step
-                    && lease.started.tick.saturating_add(rules.revalidate_ms) > asker.asked.tick
+                    && (may_renew(lease)
+                        || lease.started.tick.saturating_add(rules.revalidate_ms)
+                            > asker.asked.tick)
                     && lease.put.is_none_or(|put| put.step >= asker.asked.step)
             })
         });

@@ -84,6 +84,8 @@ pub(crate) struct LineEnd {
     pub(crate) requests: u32,
     /// Whether the peer takes and sends everything at once.
     pub(crate) is_quick: bool,
+    /// Whether the peer acts in each send window.
+    pub(crate) keeps_up: bool,
     /// Whether the core could learn that the peer is gone, or sends no more.
     pub(crate) is_gone: bool,
     /// Whether the peer sends no more.

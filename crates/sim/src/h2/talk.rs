@@ -266,7 +266,7 @@ impl Talk for H2Talk<'_> {
     fn may_end(&self, client: &H2Client, end: &LineEnd) -> bool {
         let requests_max = self.site.limits.requests_max;
         match end.reason {
-            CloseReason::SendDeadline => client.may_stall() || !end.is_quick || end.is_silent,
+            CloseReason::SendDeadline => client.may_stall() || !end.keeps_up || end.is_silent,
             CloseReason::BadRequest => client.may_have_broken() || client.is_oversized,
             CloseReason::Finished => {
                 let is_last = requests_max > 0 && end.requests >= requests_max;

@@ -4,8 +4,12 @@ use crate::schedules::see;
 use regatta_op::DISK_OPS_MAX;
 use regatta_sim::{BrokenCheck, DuplexReport, Plant, Scenario};
 
-/// Further seeds that showed a mistake. In 436 padding made content too large, which the model did
-/// not know.
+/// Further seeds that showed a mistake, all of the model. In 3802 and 6806 an entry was revalidated
+/// by an open that was not offered yet. In 6288 and 6585 a client thought for longer than the
+/// server waits.
+const FOUND_HTTP2: [u64; 4] = [3802, 6288, 6585, 6806];
+
+/// The same behind a seal. In 436 padding made content too large.
 const FOUND_SEALED_HTTP2: [u64; 1] = [436];
 
 /// Runs the schedules of these seeds; `cargo xtask sim` runs more.
@@ -27,7 +31,7 @@ fn all(
 
 #[test]
 fn every_http2_schedule_is_as_the_model_says() {
-    let sums = all(Scenario::run_http2, false, 0..256);
+    let sums = all(Scenario::run_http2, false, (0..256).chain(FOUND_HTTP2));
     assert!(sums.answers > 1_000 && sums.overtaking > 50, "{sums:?}");
     assert!(sums.exchanges_max > 8 && sums.disk_ops_max == 4, "{sums:?}");
     assert!(sums.resets > 20 && sums.goodbyes > 50 && sums.violations > 20, "{sums:?}");

@@ -9,8 +9,8 @@ const PLANTED_SEEDS: u64 = 2_000;
 
 /// Seeds beyond [`SEEDS`] that showed a mistake. Those below it: 0 (an end counted twice), 36 (a
 /// lingering peer cut off, or awaited without end), 129 (a body after a head for `HEAD`), 200 (no
-/// `Vary` in a fallback's 304).
-const FOUND: [u64; 2] = [13_869, 323_231];
+/// `Vary` in a fallback's 304). In 1377 a drained peer was checked again at once, for ever.
+const FOUND: [u64; 3] = [1_377, 13_869, 323_231];
 
 /// Seeds beyond [`SEEDS`] that showed a mistake behind a seal. In 12296 a drain cut a handshake
 /// off. In the others the model was wrong:
