@@ -259,11 +259,15 @@ fn traced(lines: &[(u64, String)], socket: u64) -> Vec<TracedOperation> {
     let accepted =
         |(_, line): &(u64, String)| line.contains(" accept4(") && line.contains(&accepts);
     let begin = lines[..asks].iter().rposition(accepted).unwrap();
+    // Other processes have descriptors of the same number: the socket is known by its inode.
+    let (_, accept) = &lines[begin];
+    let socket = accept.rsplit_once(" = ").and_then(|(_, name)| name.split_once("]>")).unwrap().0;
+    let socket = format!("{socket}]>");
     let mut operations: Vec<TracedOperation> = Vec::new();
     for (thread, line) in &lines[begin..] {
         let (call, words) = line.split_once(' ').unwrap().1.split_once('(').unwrap_or_default();
         let last = operations.last().map_or("", |last| last.operation);
-        let is_of_socket = words.starts_with(&format!("{socket}<")) || operations.is_empty();
+        let is_of_socket = words.starts_with(&socket) || operations.is_empty();
         let is_of_file = line.contains("cold.txt") && call != "close";
         let is_of_ring = call == "io_uring_enter";
         let operation = operation_of(call, &operations);
