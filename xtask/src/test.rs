@@ -27,7 +27,7 @@ const OTHERS_PER_PROCESSOR: usize = 1;
 const OTHERS_AT_ONCE: usize = 3;
 /// Programs of tests that compare times of milliseconds. They run when all others are done.
 const TIMED: [&str; 1] = ["engine"];
-/// Programs of tests that take minutes. They begin first.
+/// Programs of tests that compute or wait for long. They begin first.
 const LONG: [&str; 5] = ["regatta_lab_core", "regatta_arch", "lab", "film", "arch"];
 /// Programs of tests that only compute. They leave processors to the suite, which has deadlines.
 const COMPUTING: [&str; 5] = ["regatta_arch", "regatta_lab_core", "xtask", "sim", "smoke"];
