@@ -3,6 +3,7 @@ use crate::dice::{Dice, mix};
 use regatta_op::{Coding, Codings, File, FileId, Modified, OpenFault, OpenReq, Opened, ReadReq};
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -95,7 +96,7 @@ impl SimFile {
     /// Appends the bytes of a range that exist now.
     pub(crate) fn read(&self, at: u64, len: u64, out: &mut Vec<u8>) {
         let FileId { inode, len: now, .. } = self.stat();
-        out.extend((at..now.min(at.saturating_add(len))).map(|at| content(inode, at)));
+        append_content(inode, at..now.min(at.saturating_add(len)), out);
     }
 }
 
@@ -114,10 +115,16 @@ pub(crate) fn disguise(req: &OpenReq, opened: &mut Opened<SimFile>) {
     }
 }
 
-/// Byte at an offset of the file with a number.
-pub(crate) fn content(inode: u64, at: u64) -> u8 {
-    let word = mix(inode.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at >> 3));
-    word.to_le_bytes()[usize::from((at & 7) as u8)]
+/// Appends a range of the bytes of the file with a number. Eight are made at a time.
+pub(crate) fn append_content(inode: u64, Range { start, end }: Range<u64>, out: &mut Vec<u8>) {
+    let mut at = start;
+    while at < end {
+        let word = mix(inode.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at >> 3)).to_le_bytes();
+        let (from, left) = ((at & 7) as usize, usize::try_from(end - at).unwrap_or(usize::MAX));
+        let part = &word[from..][..left.min(word.len() - from)];
+        out.extend_from_slice(part);
+        at += part.len() as u64;
+    }
 }
 
 /// Result of an open, without the descriptors.

@@ -367,7 +367,7 @@ pub(crate) fn content_faults(request: &Request, site: &Site) -> Vec<u16> {
 /// Bytes of a range of a file.
 pub(crate) fn bytes_of(id: &FileId, first: u64, last: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(index(last - first + 1));
-    bytes.extend((first..=last).map(|at| crate::disk::content(id.inode, at)));
+    crate::disk::append_content(id.inode, first..last + 1, &mut bytes);
     bytes
 }
 

@@ -175,7 +175,7 @@ impl Process<'_> {
     }
 
     fn totals(&self) -> Totals {
-        Totals::from_slots(self.fixture.arena.view().slots())
+        Totals::counters_of(self.fixture.arena.view().slots())
     }
 
     /// Ends the process as the master does: stops it, or drains it for a short time or a long one.
