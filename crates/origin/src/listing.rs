@@ -11,7 +11,7 @@ use regatta_op::{Coding, Now, OpenFault};
 
 /// Styles of a page. System colours follow the reader's choice of light or dark.
 pub const LISTING_STYLE: &str = "\
-:root{color-scheme:light dark}\
+:root{background:Canvas;color:CanvasText;color-scheme:light dark}\
 body{font:1rem/1.5 system-ui,sans-serif;margin:0 auto;max-width:60rem;padding:1rem}\
 h1{font-size:1.25rem;overflow-wrap:anywhere}\
 table{border-collapse:collapse;margin-block:1rem;width:100%}\
@@ -27,7 +27,7 @@ a:focus-visible{outline:2px solid;outline-offset:2px}";
 /// `Content-Security-Policy` of a listing: nothing is loaded or run, and only [`LISTING_STYLE`]
 /// applies, which has this hash.
 pub(crate) const POLICY: &str = "default-src 'none'; style-src \
-     'sha256-yHf4pBnXAfGd9iuVw+ArbqPtIfwe5s/lvC4RHF6qeRk='; base-uri 'none'; \
+     'sha256-F5hAWdiANAWTQMIzIO00l7m9zLNPn/4OeVWV1/lqk2I='; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'";
 
 /// True for the start of a field line with a `Content-Security-Policy`.

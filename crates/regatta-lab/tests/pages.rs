@@ -22,15 +22,19 @@ impl Server {
         command.arg("serve").arg(root).args(["--listen", "127.0.0.1:0"]);
         // Stages and helpers: most that the pages can show.
         command.args(["--architecture", "seda", "--set", "admin.listen=127.0.0.1:0"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        command.args(["--set", "content.listing=true"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut server = Self { child, url: String::new(), admin: String::new() };
+        let stderr = server.child.stderr.take().unwrap();
+        let mut lines = BufReader::new(stderr).lines().map(Result::unwrap);
         let at = "monitors are answered at ";
         let admin = lines.find_map(|line| Some(line.split_once(at)?.1.to_owned()));
+        server.admin = format!("http://{}/", admin.unwrap());
         std::thread::spawn(move || lines.for_each(drop));
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.trim().strip_prefix("listening on ").unwrap().to_owned();
-        Self { child, url, admin: format!("http://{}/", admin.unwrap()) }
+        BufReader::new(server.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        line.trim().strip_prefix("listening on ").unwrap().clone_into(&mut server.url);
+        server
     }
 }
 
@@ -39,6 +43,30 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Names that a page must show as text, or in a direction of their own.
+const ODD_NAMES: [&str; 6] = [
+    "<img src=x>.txt",
+    "two \"quotes\" & an 'apostrophe'.txt",
+    "line\nbreak.txt",
+    "\u{202e}txt.right-to-left.exe",
+    "\u{5e2}\u{5d1}\u{5e8}\u{5d9}\u{5ea}.txt",
+    "a-name-without-a-place-to-break-that-is-wider-than-a-phone-in-one-line-0123456789.txt",
+];
+
+#[test]
+fn people_can_use_a_listing() {
+    let folder = Folder::new("listings");
+    let root = folder.join("root");
+    fs::create_dir_all(root.join("sub/deeper")).unwrap();
+    fs::create_dir(root.join("many")).unwrap();
+    ODD_NAMES.iter().for_each(|name| fs::write(root.join(name), "text").unwrap());
+    fs::write(root.join("large.bin"), vec![0; 3_000_000]).unwrap();
+    (0..1_001).for_each(|at| fs::write(root.join(format!("many/{at}.txt")), "text").unwrap());
+    let server = Server::start(&root);
+    let listing = |path: &str| format!("{}/{path}", server.url);
+    pages::check(&[&listing(""), &listing("sub/deeper/"), &listing("many/")]);
 }
 
 #[test]
