@@ -1,5 +1,5 @@
 //! A disk in memory; each byte follows from a file's number and an offset.
-use crate::dice::{Dice, mix};
+use crate::dice::{Dice, index, mix};
 use regatta_op::{Coding, Codings, File, FileId, Modified, OpenFault, OpenReq, Opened, ReadReq};
 use std::{
     collections::BTreeMap,
@@ -120,8 +120,8 @@ pub(crate) fn append_content(inode: u64, Range { start, end }: Range<u64>, out: 
     let mut at = start;
     while at < end {
         let word = mix(inode.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at >> 3)).to_le_bytes();
-        let (from, left) = ((at & 7) as usize, usize::try_from(end - at).unwrap_or(usize::MAX));
-        let part = &word[from..][..left.min(word.len() - from)];
+        let from = index(at & 7);
+        let part = &word[from..word.len().min(from + index(end - at))];
         out.extend_from_slice(part);
         at += part.len() as u64;
     }
