@@ -297,62 +297,90 @@ mod tests {
         (outbox, times * len)
     }
 
-    /// Sends to a peer that takes nothing until the socket is full, and then to one that resumes
-    /// reading after `send_in_helper` has begun. Returns the result and the time of both.
-    fn full(by: SendBy, tally: Tally<'_>) -> [(Result<u64, TransferFailure>, Duration); 2] {
-        let folder = Folder::new();
-        let listener = listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap();
-        let mut peer = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
-        let (socket, _) = accept(&listener, Mode::Nonblocking, tally).unwrap();
-        let patience = Some(Duration::from_millis(300));
-        set_timeouts(socket.as_fd(), None, patience).unwrap();
-        let (mut outbox, all) = outbox(&folder, 2000);
-        let (mut sent, mut before) = (0, u64::MAX);
-        // Buffers grow for a while.
-        while sent != before {
-            before = sent;
-            let mut spent = Spent::default();
-            while let Ok(bytes) = send(&socket, &mut outbox, u64::MAX, &mut spent, tally) {
-                sent += bytes;
+    /// A connection whose peer reads nothing, full to the brim, with more to send.
+    struct Full {
+        peer: TcpStream,
+        socket: Connection,
+        outbox: Outbox<StaticFile>,
+        /// Bytes that the peer has not read.
+        sent: u64,
+        _folder: Folder,
+    }
+
+    impl Full {
+        fn new(tally: Tally<'_>) -> Self {
+            let folder = Folder::new();
+            let listener = listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap();
+            let peer = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+            let (socket, _) = accept(&listener, Mode::Nonblocking, tally).unwrap();
+            let (mut outbox, all) = outbox(&folder, 2000);
+            let (mut sent, mut before) = (0, u64::MAX);
+            // Buffers grow for a while.
+            while sent != before {
+                before = sent;
+                let mut spent = Spent::default();
+                while let Ok(bytes) = send(&socket, &mut outbox, u64::MAX, &mut spent, tally) {
+                    sent += bytes;
+                }
+                thread::sleep(Duration::from_millis(50));
             }
-            thread::sleep(Duration::from_millis(50));
+            assert!(sent > 0 && sent < all);
+            Self { peer, socket, outbox, sent, _folder: folder }
         }
-        assert!(sent > 0 && sent < all);
-        let mut timed = || {
+
+        /// Sends in a helper that waits for at most `patience`. Returns the result and the time.
+        fn send(
+            &mut self,
+            by: fn(Duration) -> SendBy,
+            patience: Duration,
+            tally: Tally<'_>,
+        ) -> (Result<u64, TransferFailure>, Duration) {
+            set_timeouts(self.socket.as_fd(), None, Some(patience)).unwrap();
             let since = Instant::now();
-            (send_in_helper(&socket, &mut outbox, by, tally), since.elapsed())
-        };
-        let first = timed();
-        let reader = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(100));
-            peer.read_exact(&mut vec![0; usize::try_from(sent).unwrap()]).unwrap();
-            peer
-        });
-        let second = timed();
-        drop(reader.join().unwrap());
-        [first, second]
+            let sent = send_in_helper(&self.socket, &mut self.outbox, by(patience), tally);
+            (sent, since.elapsed())
+        }
     }
 
     #[test]
-    fn a_helper_sends_as_it_is_told() {
-        let (long, short) = (Duration::from_millis(250), Duration::from_millis(200));
-        for (by, waits) in [
-            (SendBy::PollFirst, false),
-            (SendBy::TryFirst(Duration::from_millis(300)), true),
-            (SendBy::Blocking, true),
-        ] {
+    fn a_helper_that_polls_first_does_not_wait_in_its_send() {
+        let arena = arena(1);
+        let tally = Tally::Owned(arena.slot(0));
+        let mut full = Full::new(tally);
+        let patience = Duration::from_secs(30);
+        let (nothing, took) = full.send(|_| SendBy::PollFirst, patience, tally);
+        assert_eq!(nothing, Err(TransferFailure::WouldBlock));
+        assert!(took < patience / 3, "{took:?}");
+        let get = |counter| arena.slot(0).get(counter);
+        let counters = [Counter::HelperTasksSend, Counter::HelperPolls];
+        assert_eq!(counters.map(get), [1, 0]);
+    }
+
+    #[test]
+    fn a_helper_waits_in_its_send_as_it_is_told() {
+        for (by, polls) in
+            [(SendBy::TryFirst as fn(Duration) -> SendBy, [2, 1]), (|_| SendBy::Blocking, [0, 0])]
+        {
             let arena = arena(1);
             let tally = Tally::Owned(arena.slot(0));
-            let [(nothing, first), (some, _)] = full(by, tally);
-            assert_eq!(nothing, Err(TransferFailure::WouldBlock), "{by:?}");
-            assert!(if waits { first >= long } else { first < short }, "{by:?}: {first:?}");
-            assert_eq!(some.is_ok_and(|bytes| bytes > 0), waits, "{by:?}: {some:?}");
+            let mut full = Full::new(tally);
+            let (nothing, took) = full.send(by, Duration::from_millis(300), tally);
+            assert_eq!(nothing, Err(TransferFailure::WouldBlock), "{polls:?}");
+            assert!(took >= Duration::from_millis(250), "{polls:?}: {took:?}");
+
+            let (mut peer, sent) = (full.peer.try_clone().unwrap(), full.sent);
+            let reader = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(100));
+                peer.read_exact(&mut vec![0; usize::try_from(sent).unwrap()]).unwrap();
+            });
+            let (some, _) = full.send(by, Duration::from_secs(30), tally);
+            assert!(some.is_ok_and(|bytes| bytes > 0), "{polls:?}: {some:?}");
+            reader.join().unwrap();
+
             let get = |counter| arena.slot(0).get(counter);
             assert_eq!(get(Counter::HelperTasksSend), 2);
-            assert!(!waits || get(Counter::HelperSendNs) > 250_000_000);
-            let polls = matches!(by, SendBy::TryFirst(_));
-            let counted = [get(Counter::HelperPolls), get(Counter::HelperPollsTimedOut)];
-            assert_eq!(counted, if polls { [2, 1] } else { [0, 0] });
+            assert!(get(Counter::HelperSendNs) > 250_000_000);
+            assert_eq!([Counter::HelperPolls, Counter::HelperPollsTimedOut].map(get), polls);
         }
     }
 }
