@@ -154,6 +154,7 @@ impl FilmEvent {
         }
     }
 
+    #[inline]
     const fn code(self) -> u64 {
         let (kind, detail) = match self {
             Self::Accepted => (1, 0),
@@ -209,6 +210,7 @@ pub struct FilmRecord {
 }
 
 impl FilmRecord {
+    #[inline]
     const fn words(&self) -> [u64; RECORD_WORDS] {
         let FilmSubject { connection, request } = self.subject;
         let unit = self.unit as u64 & ((1 << UNIT_BITS) - 1);
@@ -231,7 +233,7 @@ impl FilmRecord {
 
 /// The memory of films.
 #[derive(Clone, Copy, Debug)]
-pub struct Film<'a>(&'a [AtomicU64]);
+pub struct Film<'a>(&'a [AtomicU64; Film::WORDS]);
 
 impl<'a> Film<'a> {
     /// Words that it takes, 8 bytes each.
@@ -240,7 +242,7 @@ impl<'a> Film<'a> {
     /// Makes the memory of words that are all zero.
     #[must_use]
     pub fn create(words: &'a [AtomicU64]) -> Option<Self> {
-        let film = Self(words.get(..Self::WORDS)?);
+        let film = Self(words.first_chunk()?);
         film.0[MAGIC_AT].store(MAGIC, Release);
         Some(film)
     }
@@ -248,7 +250,7 @@ impl<'a> Film<'a> {
     /// Finds the memory that a server of this layout made; `None` if it is another's.
     #[must_use]
     pub fn attach(words: &'a [AtomicU64]) -> Option<Self> {
-        let film = Self(words.get(..Self::WORDS)?);
+        let film = Self(words.first_chunk()?);
         (film.0[MAGIC_AT].load(Acquire) == MAGIC).then_some(film)
     }
 
@@ -275,6 +277,7 @@ impl<'a> Film<'a> {
 
     /// Number of the current film, and its begin, if it has not ended.
     #[must_use]
+    #[inline]
     pub fn current(&self, now_ns: u64) -> Option<(u64, u64)> {
         let lasts = self.0[END_NS].load(Acquire) > now_ns;
         lasts.then(|| (self.0[NUMBER].load(Relaxed), self.0[BEGIN_NS].load(Relaxed)))
@@ -313,6 +316,7 @@ pub struct FilmRing<'a>(&'a [AtomicU64; RING_WORDS]);
 
 impl FilmRing<'_> {
     /// Writes a record in the place of the oldest.
+    #[inline]
     pub fn push(&self, record: &FilmRecord) {
         let written = self.0[WRITTEN].load(Relaxed);
         // A reader that sees a part of this record sees that the ring has come so far.

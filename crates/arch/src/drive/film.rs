@@ -100,6 +100,7 @@ pub(crate) fn set_unit(unit: usize) {
 }
 
 impl Recorder {
+    #[inline(always)]
     fn write(&self, slot: Slot<'_>, subject: FilmSubject, unit: u32, event: FilmEvent) {
         // What was stored before the mark is seen now.
         fence(Acquire);
@@ -115,18 +116,21 @@ impl Recorder {
             return slot.set_filmed(false);
         };
         if self.film.replace(number) != number {
-            self.ring.set(Self::take(film, number));
+            self.ring.set(take(film, number));
         }
         if let Some(ring) = self.ring.get() {
             ring.push(&FilmRecord { at_ns: now.saturating_sub(begin), subject, unit, event });
         }
     }
+}
 
-    fn take(film: &Film<'static>, film_number: u64) -> Option<FilmRing<'static>> {
-        let current = thread::current();
-        let name = current.name().unwrap_or_default();
-        film.take_ring(film_number, [process::id(), number()], name)
-    }
+/// Takes a ring for this thread.
+#[cold]
+#[inline(never)]
+fn take(film: &Film<'static>, film_number: u64) -> Option<FilmRing<'static>> {
+    let current = thread::current();
+    let name = current.name().unwrap_or_default();
+    film.take_ring(film_number, [process::id(), number()], name)
 }
 
 /// Records of a test, with the time of its clock.
