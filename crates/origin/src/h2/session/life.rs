@@ -6,9 +6,13 @@ use crate::{
 };
 use alloc::vec::Vec;
 use core::mem;
-use regatta_http::h2::frame::{ErrorCode, write_goaway};
+use regatta_http::h2::frame::{ErrorCode, WINDOW_BYTES_DEFAULT, write_goaway};
 use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, File, Now, Tick};
+
+/// Bytes that a client uses between two checks, whatever the limits say: a window of the initial
+/// size (RFC 9113 §6.9.2) is used up after 32 checks.
+const USED_MIN: u64 = (WINDOW_BYTES_DEFAULT as u64).div_ceil(32);
 
 // After an event.
 impl<F: File> Session<F> {
@@ -98,7 +102,6 @@ impl<F: File> Session<F> {
             self.set_timer(Timer::Window, Tick::NEVER);
         } else if stalls && self.timer(Timer::Window) == Tick::NEVER {
             cx.tally.add(Counter::Http2WindowStalls, 1);
-            self.framed = 0;
             self.set_timer(Timer::Window, now.tick.after(deadlines.send_window_ms));
         }
     }
@@ -187,18 +190,20 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// A body waited for a window a while ago: since then, as many bytes of bodies must have been
-    /// put into frames as a client must take in that time. What a client permits proves nothing: it
-    /// may be for another window than the one that is shut. A `Send` in flight and the disk have
-    /// deadlines of their own.
+    /// A body waits for a window. A client opens one when it has used much of what it was sent, not
+    /// byte by byte: since the last check, as many bytes must have been left to use as a client
+    /// must take in that time. What a client permits proves nothing: it may be for another window
+    /// than the one that is shut. A `Send` in flight and the disk have deadlines of their own.
     fn on_window_deadline(&mut self, now: Now, cx: &Cx<'_, F>) {
         let deadlines = &cx.site.deadlines;
-        let least = deadlines.least_bytes(deadlines.send_window_ms);
+        let least = deadlines.least_bytes(deadlines.send_window_ms).max(USED_MIN);
+        let unused = self.unused.min(least.max(WINDOW_BYTES_DEFAULT.into()));
+        self.unused = unused.saturating_sub(least);
         let window = self.free_window();
         let waits = self.sends() || self.streams.body_awaits_disk(window);
         if !self.streams.has_stalled(window) {
             self.set_timer(Timer::Window, Tick::NEVER);
-        } else if mem::take(&mut self.framed) >= least || waits {
+        } else if unused >= least || waits {
             self.set_timer(Timer::Window, now.tick.after(deadlines.send_window_ms));
         } else {
             let (code, reason) = (ErrorCode::NO_ERROR, CloseReason::SendDeadline);
