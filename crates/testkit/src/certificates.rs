@@ -75,6 +75,13 @@ impl Authority {
         self.0.der()
     }
 
+    /// The authority's certificate as that of a server, which clients must refuse.
+    #[must_use]
+    pub fn as_server(&self) -> IssuedCertificate {
+        let key = self.0.key().serialize_der();
+        IssuedCertificate { der: self.der().to_vec(), key, authority: self.der().to_vec() }
+    }
+
     /// Writes the authority's certificate, for programs that are to trust it.
     ///
     /// # Panics

@@ -70,8 +70,9 @@ impl Core<'_> {
     /// A handshake failed: the connection is of no use.
     pub(super) fn distrust(&mut self, id: ConnId, error: &Error) {
         self.tally.handshakes.failed += 1;
-        keep_first(&mut self.tally.handshakes.fault, error);
-        keep_first(&mut self.second.tls_fault, error);
+        let reason = reason(error);
+        keep_first(&mut self.tally.handshakes.fault, &reason);
+        keep_first(&mut self.second.tls_fault, &reason);
         if let Some((secure, fd)) = self.conns[id.at()].parts() {
             // The alert; the peer may be gone.
             let _ = secure.send(fd);
@@ -155,5 +156,18 @@ impl Core<'_> {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
         }
+    }
+}
+
+/// The reason of a handshake's failure, in words.
+fn reason(error: &Error) -> String {
+    let text = error.to_string();
+    // The library gives this one by its name alone.
+    if text.contains("CaUsedAsEndEntity") {
+        "the server shows an authority's own certificate (CA:TRUE), as \"openssl req -x509\" makes \
+         it; a server's has basicConstraints = CA:FALSE"
+            .to_owned()
+    } else {
+        text
     }
 }

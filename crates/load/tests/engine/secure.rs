@@ -25,6 +25,14 @@ impl Trust {
         Self(folder)
     }
 
+    /// An authority whose own certificate is the server's.
+    fn without_an_issued_one() -> Self {
+        let (folder, authority) = (Folder::new("tls"), Authority::new());
+        authority.write(&folder.join("ca.pem"));
+        let _files = authority.as_server().write(&folder, "");
+        Self(folder)
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -125,6 +133,14 @@ fn certificates_are_judged() {
         assert!(squeezed.contains(&fault) || problem.contains("not valid for name"), "{problem}");
         assert!(problem.contains("--cacert"), "{problem}");
     }
+}
+
+#[test]
+fn an_authority_s_own_certificate_is_explained() {
+    let trust = Trust::without_an_issued_one();
+    let server = Server::over_tls(trust.config(None), |_| Answer::ok(b"x"));
+    let problem = try_load(&over_tls(&server, trust.options())).unwrap_err();
+    assert!(problem.contains("CA:FALSE") && problem.contains("--insecure"), "{problem}");
 }
 
 #[test]
