@@ -76,7 +76,7 @@ impl Oracle<'_> {
         match (request.verb, &request.goal) {
             (Verb::Unknown, _) => vec![Answer::Page(501)],
             (Verb::Get | Verb::Head, _) if expects_more => vec![Answer::Page(417)],
-            (Verb::Refused, _) => vec![Answer::Page(405)],
+            (Verb::Refused | Verb::Tunnel, _) => vec![Answer::Page(405)],
             _ if too_large => vec![Answer::Page(413)],
             (Verb::Options, _) => vec![Answer::Options],
             (_, Goal::BadPath | Goal::Server) => vec![Answer::Page(400)],

@@ -74,7 +74,9 @@ impl Judge<'_> {
         begun: Stamp,
     ) -> Result<(), BrokenCheck> {
         let asked = &self.link.requests[number];
-        let whole = self.link.delivered_at(asked.end).filter(|at| at.step < response.offered.step);
+        let stays = asked.request.content_stays(&self.site.limits);
+        let end = if stays { asked.head_end } else { asked.end };
+        let whole = self.link.delivered_at(end).filter(|at| at.step < response.offered.step);
         if whole.is_some() && asked.request.refusals.is_empty() {
             return Err("408 to a request that had come".into());
         }

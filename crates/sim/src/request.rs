@@ -16,6 +16,8 @@ pub(crate) enum Verb {
     Options,
     /// Known, and not allowed.
     Refused,
+    /// `CONNECT`: not allowed, and the connection's last, because what follows is not parsed.
+    Tunnel,
     Unknown,
 }
 
@@ -124,9 +126,10 @@ impl Request {
         Self { verb, goal, persistent: true, ..Self::default() }
     }
 
-    /// Whether its content is not discarded before the response.
+    /// Whether what follows its head is not discarded before the response.
     pub(crate) fn content_stays(&self, limits: &Limits) -> bool {
-        self.too_large(limits) || self.expect == Expect::Continue && self.announces()
+        let is_withheld = self.expect == Expect::Continue && self.announces();
+        self.verb == Verb::Tunnel || self.too_large(limits) || is_withheld
     }
 
     /// Whether it announces more content than is discarded.
@@ -469,7 +472,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Breaks a head: it must be refused with one of `refusals`.
+    /// Breaks a head: it must be refused with one of `refusals`. Or replaces it by a `CONNECT`.
     fn spoil(&mut self, request: &mut Request, head: &mut Vec<u8>) {
         request.refusals.push(400);
         (request.verb, request.http10) = (Verb::Get, false);
@@ -503,10 +506,11 @@ impl Maker<'_> {
             20 => b"\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: sim\r\n\r\n".to_vec(),
             21 => line("GET a.txt HTTP/1.1"),
             22 => {
-                // Well-formed, but the connection's last.
-                request.refusals.pop();
-                request.refusals.push(405);
-                line("CONNECT sim:80 HTTP/1.1")
+                // Well-formed, and within all limits.
+                let wire = std::mem::take(&mut request.wire);
+                *request = Request { wire, ..Request::new(Verb::Tunnel, Goal::Server) };
+                *head = line("CONNECT sim:80 HTTP/1.1");
+                return;
             }
             23 => line("GET * HTTP/1.1"),
             24 => line("GET http://user@sim/ HTTP/1.1"),
