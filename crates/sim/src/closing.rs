@@ -1,6 +1,7 @@
 //! Judges ends of connections: they must match the counted reason, and leave nothing undone.
 use crate::{
-    BrokenCheck, judge::Judge, link::Link, registry::Registry, sealing::ClientSeal, trace::Stamp,
+    BrokenCheck, judge::Judge, link::Link, peer::due, registry::Registry, sealing::ClientSeal,
+    trace::Stamp,
 };
 use regatta_op::CloseReason;
 use regatta_origin::Site;
@@ -91,7 +92,7 @@ impl Closing<'_> {
             CloseReason::SendDeadline => {
                 let start = self.now.tick.saturating_sub(deadlines.send_window_ms);
                 let own = link.last_wait(self.now.tick) <= start;
-                own && link.acked_since(start + 1) < self.due(deadlines.send_window_ms)
+                own && link.pipe.is_slow(deadlines, self.now.tick)
             }
             CloseReason::DiskDeadline => {
                 link.overdue.is_some() && (!link.terminal || status == 503)
@@ -106,12 +107,8 @@ impl Closing<'_> {
         }
         Err(format!(
             "no reason for {:?}: last status {status}, terminal {}, partial {partial}, idle \
-             {idle_ms} ms, ended {}, broke {:?}, acked {:?}",
-            self.reason,
-            link.terminal,
-            link.ended,
-            link.broke,
-            link.acked.last()
+             {idle_ms} ms, ended {}, broke {:?}, acked {}",
+            self.reason, link.terminal, link.ended, link.broke, link.pipe.acked
         )
         .into())
     }
@@ -193,11 +190,6 @@ impl Closing<'_> {
         last.is_some_and(|asked| asked.request.refusals.is_empty())
     }
 
-    /// Bytes that the peer must take in this many milliseconds.
-    fn due(&self, ms: u64) -> u64 {
-        (self.site.deadlines.send_rate_min * ms / 1000).max(1)
-    }
-
     /// A peer that reads and follows the rules gets all that was sent. Closing a socket with unread
     /// bytes destroys bytes in flight (RFC 9112 §9.6).
     fn nothing_lost(&self, excused: bool) -> Result<(), BrokenCheck> {
@@ -220,8 +212,8 @@ impl Closing<'_> {
         let idle = self.reason == CloseReason::IdleDeadline;
         let (decided, acked) = if idle { link.given_up } else { (self.now, link.pipe.acked) };
         let start = decided.tick.saturating_sub(linger_ms);
-        let taken = acked - link.acked_before(start + 1);
-        let slow = taken < self.due(linger_ms);
+        let taken = acked - link.pipe.acked_before(start + 1);
+        let slow = taken < due(deadlines, linger_ms);
         let excused = excused || at_once || slow || broken;
         if destroyed && link.peer.is_prompt() && !said_it_was_done && !too_much && !excused {
             return Err(format!("{} bytes are lost on their way", link.on_their_way()).into());

@@ -52,6 +52,8 @@ struct Line<C> {
     /// Time since which an operation other than `Recv` has been out without a pause.
     busy_since: Option<u64>,
     requests: u32,
+    /// Whether the core has given up a `Send`.
+    is_cut: bool,
     faulted: bool,
     closed: Option<CloseReason>,
 }
@@ -150,6 +152,7 @@ impl<'a, T: Talk> World<'a, T> {
                 disk: Vec::new(),
                 busy_since: None,
                 requests: 0,
+                is_cut: false,
                 faulted: false,
                 closed: None,
             }
@@ -446,6 +449,7 @@ impl<'a, T: Talk> World<'a, T> {
         *offered = offered.filter(|_| left > 0);
         pipe.queued += n;
         pipe.pump();
+        pipe.note_acked(self.stamp.tick);
         let plain = match seal {
             Some(seal) => seal.open(&bytes, *received)?,
             None => vec![(bytes, 0)],
@@ -509,6 +513,7 @@ impl<'a, T: Talk> World<'a, T> {
         let (was_at_disk, abandoned) = (!line.disk.is_empty(), link.abandoned());
         match abandoned {
             Some(Abandoned::All) => {
+                line.is_cut |= line.send.is_some();
                 (line.recv, line.send, line.shut, line.offered) = (false, None, false, None);
                 line.disk.clear();
             }
@@ -550,6 +555,7 @@ impl<'a, T: Talk> World<'a, T> {
             line.link = Some(Link::new(address.into(), now, &cx));
         }
         let mut acted = line.end().read();
+        line.pipe.note_acked(self.stamp.tick);
         let may_say = line.seal.as_ref().is_none_or(ClientSeal::may_send);
         while may_say && let Some(bytes) = talk.say(&mut line.client, &mut line.peer, dice) {
             line.end().append(&bytes);
@@ -580,6 +586,7 @@ impl<'a, T: Talk> World<'a, T> {
             keeps_up: line.peer.keeps_up(self.cx.site.deadlines.send_window_ms),
             is_gone: gone,
             is_silent: line.peer.left_how.is_some(),
+            is_single: self.single,
             greets,
             is_broken: spoilt || line.faulted,
         };
@@ -596,7 +603,10 @@ impl<'a, T: Talk> World<'a, T> {
             }
             CloseReason::Drained => self.drained,
             CloseReason::IdleDeadline | CloseReason::HeadDeadline => true,
-            CloseReason::SendDeadline => !line.peer.is_prompt() || self.single || gone,
+            CloseReason::SendDeadline => {
+                let is_sending = line.is_cut || self.single;
+                is_sending && line.pipe.is_slow(&self.cx.site.deadlines, self.stamp.tick)
+            }
             _ => false,
         };
         self.report.unshaken += u64::from(!greets);

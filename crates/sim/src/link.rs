@@ -80,8 +80,6 @@ pub(crate) struct Link {
     pub(crate) unreadable: Vec<Stamp>,
     /// Name of the opened file, to be remembered once its body has been read and matches the facts.
     pub(crate) asking: Option<Vec<u8>>,
-    /// Times, and the bytes that the peer had acknowledged by each.
-    pub(crate) acked: Vec<(u64, u64)>,
     /// Time at which an operation of the disk was last given up.
     pub(crate) overdue: Option<Stamp>,
     /// Time at which a deadline first gave something up after the last response, and the bytes
@@ -109,7 +107,7 @@ pub(crate) struct Link {
 impl Link {
     /// Makes a connection that has not been accepted.
     pub(crate) fn new(number: usize, peer: Peer, pipe: Pipe, lateness: u64) -> Self {
-        Self { number, peer, pipe, lateness, acked: vec![(0, 0)], ..Self::default() }
+        Self { number, peer, pipe, lateness, ..Self::default() }
     }
 
     /// Time from which the operation that is out can be performed.
@@ -285,24 +283,6 @@ impl Link {
                 && asked.request.refusals.is_empty()
                 && asked.head_end <= self.delivered()
         })
-    }
-
-    /// Bytes that the peer had acknowledged before `tick`.
-    pub(crate) fn acked_before(&self, tick: u64) -> u64 {
-        let at = self.acked.partition_point(|(when, _)| *when < tick);
-        at.checked_sub(1).map_or(0, |at| self.acked[at].1)
-    }
-
-    /// Bytes that the peer acknowledged from `tick` on.
-    pub(crate) fn acked_since(&self, tick: u64) -> u64 {
-        self.pipe.acked - self.acked_before(tick)
-    }
-
-    /// Notes the bytes acknowledged by now.
-    pub(crate) fn note_acked(&mut self, tick: u64) {
-        if self.acked.last().is_some_and(|(_, acked)| *acked < self.pipe.acked) {
-            self.acked.push((tick, self.pipe.acked));
-        }
     }
 }
 

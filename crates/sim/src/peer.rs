@@ -1,5 +1,6 @@
 //! The peer: its sends, reads and departure, and the pipe between.
 use crate::dice::{Dice, index};
+use regatta_origin::Deadlines;
 use std::collections::VecDeque;
 
 /// Tick of an event that never happens.
@@ -21,6 +22,8 @@ pub(crate) struct Pipe {
     pub(crate) queued_max: u64,
     /// Total of bytes that the peer's kernel has acknowledged.
     pub(crate) acked: u64,
+    /// Times, and the bytes that it had acknowledged by each.
+    acks: Vec<(u64, u64)>,
     pub(crate) window: u64,
     /// Bytes that the peer has read.
     pub(crate) read: u64,
@@ -48,6 +51,36 @@ impl Pipe {
         self.queued -= moved;
         self.acked += moved;
     }
+
+    /// Notes the bytes acknowledged by now.
+    pub(crate) fn note_acked(&mut self, tick: u64) {
+        if self.acks.last().map_or(0, |(_, acked)| *acked) < self.acked {
+            self.acks.push((tick, self.acked));
+        }
+    }
+
+    /// Bytes that the peer had acknowledged before `tick`.
+    pub(crate) fn acked_before(&self, tick: u64) -> u64 {
+        let at = self.acks.partition_point(|(when, _)| *when < tick);
+        at.checked_sub(1).map_or(0, |at| self.acks[at].1)
+    }
+
+    /// Bytes that the peer acknowledged from `tick` on.
+    pub(crate) fn acked_since(&self, tick: u64) -> u64 {
+        self.acked - self.acked_before(tick)
+    }
+
+    /// Whether the peer has taken too little in the last send window: the server may end the
+    /// connection.
+    pub(crate) fn is_slow(&self, deadlines: &Deadlines, now: u64) -> bool {
+        let start = now.saturating_sub(deadlines.send_window_ms);
+        self.acked_since(start + 1) < due(deadlines, deadlines.send_window_ms)
+    }
+}
+
+/// Bytes that a peer must take in this many milliseconds.
+pub(crate) fn due(deadlines: &Deadlines, ms: u64) -> u64 {
+    (deadlines.send_rate_min * ms / 1000).max(1)
 }
 
 /// Way in which a peer reads.

@@ -90,6 +90,8 @@ pub(crate) struct LineEnd {
     pub(crate) is_gone: bool,
     /// Whether the peer sends no more.
     pub(crate) is_silent: bool,
+    /// Whether one operation is out at a time: nothing is received during another one.
+    pub(crate) is_single: bool,
     /// Whether a handshake is over, if there is one.
     pub(crate) greets: bool,
     /// Whether a record was altered, or an operation failed.

@@ -1,5 +1,5 @@
 //! Checks that nothing is awaited for longer than allowed.
-use crate::{BrokenCheck, closing::patience, sealing::ClientSeal, world::World};
+use crate::{BrokenCheck, closing::patience, peer::due, sealing::ClientSeal, world::World};
 
 impl World<'_> {
     /// Checks that a late head is not waited for, even while bytes of it keep arriving.
@@ -31,10 +31,10 @@ impl World<'_> {
                 return Err(format!("#{} lasts {silent} ms after its peer", link.number).into());
             }
             let window = deadlines.send_window_ms * 2 + link.lateness * 3 + 40;
-            let due = (deadlines.send_rate_min * deadlines.send_window_ms / 1000).max(1);
+            let due = due(deadlines, deadlines.send_window_ms);
             let waited = link.last_wait(now);
             let since = link.sending_since.map_or(0, |since| now - since.max(waited));
-            if since > window && link.is_answered() && link.acked_since(now - window) < due {
+            if since > window && link.is_answered() && link.pipe.acked_since(now - window) < due {
                 return Err(
                     format!("#{} sends for {since} ms to a slow reader", link.number).into()
                 );

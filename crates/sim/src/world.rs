@@ -502,7 +502,7 @@ impl<'a> World<'a> {
         link.sent += n;
         link.pipe.queued += n;
         link.pipe.pump();
-        link.note_acked(now.tick);
+        link.pipe.note_acked(now.tick);
         let offered = link.offered.ok_or("it was not offered")?;
         let mut reader = std::mem::take(&mut link.reader);
         let mut ended = Vec::new();
@@ -698,7 +698,7 @@ impl<'a> World<'a> {
         let (dice, limits) = (&mut self.dice, &self.cx.site.limits);
         let link = &mut self.links[at];
         let mut acted = link.end().read();
-        link.note_acked(now.tick);
+        link.pipe.note_acked(now.tick);
         while link.may_send() && link.peer.asks(link.unanswered()) {
             let request =
                 Maker { dice: &mut *dice, limits, hot: &self.disk.hot, registry: &self.registry }

@@ -266,7 +266,11 @@ impl Talk for H2Talk<'_> {
     fn may_end(&self, client: &H2Client, end: &LineEnd) -> bool {
         let requests_max = self.site.limits.requests_max;
         match end.reason {
-            CloseReason::SendDeadline => client.may_stall() || !end.keeps_up || end.is_silent,
+            // A body has waited for a window: the server announces the end.
+            CloseReason::SendDeadline => {
+                let opens_late = !end.keeps_up || end.is_silent || end.is_gone || end.is_single;
+                client.goaway.is_some() && (client.may_stall() || opens_late)
+            }
             CloseReason::BadRequest => client.may_have_broken() || client.is_oversized,
             CloseReason::Finished => {
                 let is_last = requests_max > 0 && end.requests >= requests_max;
