@@ -47,6 +47,10 @@ struct Line<C> {
     send: Option<Sending>,
     /// First offer of the bytes that are being sent.
     offered: Option<Stamp>,
+    /// Earliest time at which those bytes may have been composed.
+    composed: Stamp,
+    /// First offer of the last bytes that the kernel took as a whole, and the time of that.
+    taken: Option<(Stamp, Stamp)>,
     shut: bool,
     disk: Vec<(Ticket, Op<SimFile>, u64)>,
     /// Time since which an operation other than `Recv` has been out without a pause.
@@ -67,6 +71,16 @@ impl<C> Line<C> {
     /// Whether an operation other than `Recv` is out.
     fn is_busy(&self) -> bool {
         self.send.is_some() || self.shut || !self.disk.is_empty()
+    }
+
+    /// Notes that bytes are offered. Behind a seal they may have waited for those before, but not
+    /// since before these were offered.
+    fn note_offer(&mut self, now: Stamp) {
+        if self.offered.is_none() {
+            let before = self.taken.filter(|(_, end)| self.seal.is_some() && *end == now);
+            self.offered = Some(now);
+            self.composed = before.map_or(now, |(offered, _)| offered);
+        }
     }
 
     /// Forgets an operation of the disk that was given up.
@@ -148,6 +162,8 @@ impl<'a, T: Talk> World<'a, T> {
                 recv: false,
                 send: None,
                 offered: None,
+                composed: Stamp::default(),
+                taken: None,
                 shut: false,
                 disk: Vec::new(),
                 busy_since: None,
@@ -326,7 +342,6 @@ impl<'a, T: Talk> World<'a, T> {
                 Some(Op::Send(outbox)) => {
                     let is_clear = line.seal.is_none();
                     check_outbox(&outbox, T::SEND_BYTES_MAX.filter(|_| is_clear))?;
-                    line.offered.get_or_insert(self.stamp);
                     let slow = if self.dice.one_in(4) { self.dice.below(20) } else { 0 };
                     let asks = self.warms && outbox.at_file() && self.dice.one_in(2);
                     let disk = asks.then(|| {
@@ -336,6 +351,7 @@ impl<'a, T: Talk> World<'a, T> {
                         if hangs { NEVER } else { self.stamp.tick + self.dice.below(DISK_MS_MAX) }
                     });
                     line.send = Some(Sending { outbox, ready: self.stamp.tick + slow, disk });
+                    line.note_offer(self.stamp);
                 }
                 Some(Op::Shut) if line.send.is_some() => {
                     return Err("it is to be shut while a Send is out".into());
@@ -440,13 +456,16 @@ impl<'a, T: Talk> World<'a, T> {
         let line = &self.lines[at];
         let arrival = Arrival {
             offered: line.offered.ok_or("it was not offered")?,
+            composed: line.composed,
             excused: self.hangs || self.faulty || self.changes < NEVER || self.is_slow(),
             queued: self.queued_too_long(line),
             is_prompt: line.seal.is_none() && !self.single,
         };
         let Self { lines, talk, report, .. } = self;
-        let Line { pipe, client, seal, received, offered, .. } = &mut lines[at];
-        *offered = offered.filter(|_| left > 0);
+        let Line { pipe, client, seal, received, offered, taken, .. } = &mut lines[at];
+        if left == 0 {
+            *taken = offered.take().map(|offered| (offered, self.stamp));
+        }
         pipe.queued += n;
         pipe.pump();
         pipe.note_acked(self.stamp.tick);

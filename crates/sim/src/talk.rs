@@ -68,6 +68,8 @@ pub(crate) enum Trouble {
 pub(crate) struct Arrival {
     /// Time of the first offer of their `Send`.
     pub(crate) offered: Stamp,
+    /// Earliest time at which they may have been composed.
+    pub(crate) composed: Stamp,
     /// Whether requests may fail in this schedule for reasons of the disk.
     pub(crate) excused: bool,
     /// Whether an operation may have waited for the driver for longer than the disk's limit.

@@ -93,9 +93,11 @@ pub(super) struct H2Client {
     habits: Habits,
     encoder: Encoder,
     pub(super) decoder: HpackDecoder,
-    /// Bytes received that are no whole frame, and the time at which the first was offered.
+    /// Bytes received that are no whole frame, the time at which the first was offered, and the
+    /// earliest at which it may have been composed.
     pub(super) inbox: Vec<u8>,
     pub(super) inbox_offered: Stamp,
+    pub(super) inbox_composed: Stamp,
     /// Stream, flags and bytes of a field block that is not complete.
     pub(super) block: Option<(u32, u8, Vec<u8>)>,
     pub(super) streams: BTreeMap<u32, ClientStream>,
@@ -118,6 +120,8 @@ pub(super) struct H2Client {
     pub(super) has_settings: bool,
     /// Last announcement of the server's end: the last stream, and the code.
     pub(super) goaway: Option<(u32, u32)>,
+    /// Earliest time at which it may have been composed.
+    pub(super) goaway_composed: Stamp,
     said_goodbye: bool,
     granted: u64,
     points: u32,
@@ -148,6 +152,7 @@ impl H2Client {
             decoder: HpackDecoder::for_client(TABLE_BYTES_DEFAULT),
             inbox: Vec::new(),
             inbox_offered: Stamp::default(),
+            inbox_composed: Stamp::default(),
             block: None,
             streams: BTreeMap::new(),
             next: 1,
@@ -163,6 +168,7 @@ impl H2Client {
             streams_max: u32::MAX,
             has_settings: false,
             goaway: None,
+            goaway_composed: Stamp::default(),
             said_goodbye: false,
             granted: 0,
             points: POINTS,
@@ -189,7 +195,12 @@ impl H2Client {
 
     /// Whether the core has received the bytes that break a rule.
     pub(super) fn has_broken(&self) -> bool {
-        self.broken.as_ref().is_some_and(|broken| self.delivered_at(broken.end).is_some())
+        self.broken_at().is_some()
+    }
+
+    /// Time at which the core had received all bytes that break a rule.
+    pub(super) fn broken_at(&self) -> Option<Stamp> {
+        self.broken.as_ref().and_then(|broken| self.delivered_at(broken.end))
     }
 
     /// Whether some bytes of the breach have been delivered: more frames may be behind the fault.

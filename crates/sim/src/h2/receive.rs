@@ -25,6 +25,8 @@ pub(super) struct Received {
     payload: Vec<u8>,
     /// Time at which its first byte was offered.
     offered: Stamp,
+    /// Earliest time at which it may have been composed.
+    composed: Stamp,
     /// Whether it was offered as soon as it was composed.
     is_prompt: bool,
 }
@@ -44,7 +46,7 @@ impl H2Client {
     /// Adds received bytes.
     pub(super) fn note_bytes(&mut self, bytes: &[u8], arrival: &Arrival) {
         if self.inbox.is_empty() {
-            self.inbox_offered = arrival.offered;
+            (self.inbox_offered, self.inbox_composed) = (arrival.offered, arrival.composed);
         }
         self.inbox.extend_from_slice(bytes);
     }
@@ -77,9 +79,9 @@ impl H2Client {
         }
         let payload = self.inbox[FRAME_HEAD_BYTES..end].to_vec();
         self.inbox.drain(..end);
-        let Arrival { offered, is_prompt, .. } = *arrival;
-        let begun = std::mem::replace(&mut self.inbox_offered, offered);
-        Ok(Some(Received { head, payload, offered: begun, is_prompt }))
+        let (offered, composed) = (self.inbox_offered, self.inbox_composed);
+        (self.inbox_offered, self.inbox_composed) = (arrival.offered, arrival.composed);
+        Ok(Some(Received { head, payload, offered, composed, is_prompt: arrival.is_prompt }))
     }
 
     /// Alters a frame, if a mistake is planted; returns a frame to follow it.
@@ -305,7 +307,7 @@ impl H2Client {
         if self.goaway.is_some_and(|(before, _)| last > before) {
             return Err(format!("GOAWAY with stream {last}, after an earlier one").into());
         }
-        self.goaway = Some((last, code));
+        (self.goaway, self.goaway_composed) = (Some((last, code)), received.composed);
         if self.broken.is_some() {
             return Ok(());
         }

@@ -160,6 +160,20 @@ impl<'a> H2Talk<'a> {
         Ok(())
     }
 
+    /// Whether a server that has received all of a breach may end the connection for this reason.
+    /// After the last GOAWAY that it sends of its own accord, it may discard what it receives.
+    fn may_ignore_breach(client: &H2Client, reason: CloseReason) -> bool {
+        match reason {
+            CloseReason::IdleDeadline | CloseReason::Drained | CloseReason::Finished => {
+                let announced = client.goaway.map(|_| client.goaway_composed);
+                announced.zip(client.broken_at()).is_some_and(|(said, broken)| said <= broken)
+            }
+            // It has read all that the client sent.
+            CloseReason::PeerClosed => false,
+            _ => true,
+        }
+    }
+
     /// Checks the end after a client has broken a rule.
     fn judge_broken(client: &H2Client, end: &LineEnd) -> Result<(), BrokenCheck> {
         let Some(broken) = client.broken.as_ref().filter(|broken| !broken.codes.is_empty()) else {
@@ -168,8 +182,10 @@ impl<'a> H2Talk<'a> {
         let could = end.is_quick && !end.is_gone && !end.is_broken && client.has_settings;
         match client.goaway {
             _ if end.reason != CloseReason::BadRequest => {
-                let is_lenient = !matches!(end.reason, CloseReason::IdleDeadline);
-                if is_lenient { Ok(()) } else { Err("a broken rule has no effect".into()) }
+                if Self::may_ignore_breach(client, end.reason) {
+                    return Ok(());
+                }
+                Err(format!("a broken rule has no effect, and it ends as {:?}", end.reason).into())
             }
             None if !could => Ok(()),
             Some((_, code)) if broken.codes.contains(&code) => Ok(()),

@@ -52,8 +52,9 @@ pub(super) fn draw(dice: &mut Dice, next: u32, encoder: &mut Encoder) -> Breach 
         3 => (frame(FrameKind::RstStream, 0, next, &[0; 4]), &[PROTOCOL_ERROR]),
         4 => (frame(FrameKind::WindowUpdate, 0, 0, &[0; 4]), &[PROTOCOL_ERROR]),
         5 => {
-            let all = [0x7f, 0xff, 0xff, 0xff];
-            (frame(FrameKind::WindowUpdate, 0, 0, &all), &[FLOW_CONTROL_ERROR])
+            // An empty window can be opened as far as this once.
+            let all = frame(FrameKind::WindowUpdate, 0, 0, &[0x7f, 0xff, 0xff, 0xff]);
+            (all.repeat(2), &[FLOW_CONTROL_ERROR])
         }
         6 => (frame(FrameKind::WindowUpdate, 0, next, &[0, 0, 0, 1]), &[PROTOCOL_ERROR]),
         7 => (frame(FrameKind::Continuation, END_HEADERS, next, &[]), &[PROTOCOL_ERROR]),
