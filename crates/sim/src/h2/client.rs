@@ -84,6 +84,7 @@ pub(super) struct Broken {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) codes: &'static [u32],
+    pub(super) is_of_streams: bool,
 }
 
 /// Client on a connection.
@@ -288,9 +289,10 @@ impl H2Client {
         } else if self.said >= self.habits.breaks_at {
             let breach = violation::draw(&mut self.dice, self.next, &mut self.encoder);
             let (start, end) = (self.said, self.said + breach.bytes.len() as u64);
-            self.broken = Some(Broken { start, end, codes: breach.codes });
+            let violation::Breach { bytes, codes, is_of_streams } = breach;
+            self.broken = Some(Broken { start, end, codes, is_of_streams });
             peer.left = 0;
-            breach.bytes
+            bytes
         } else {
             self.choose(peer, sources)?
         };

@@ -165,13 +165,31 @@ impl<'a> H2Talk<'a> {
     fn may_ignore_breach(client: &H2Client, reason: CloseReason) -> bool {
         match reason {
             CloseReason::IdleDeadline | CloseReason::Drained | CloseReason::Finished => {
-                let announced = client.goaway.map(|_| client.goaway_composed);
-                announced.zip(client.broken_at()).is_some_and(|(said, broken)| said <= broken)
+                let decided = Self::goodbye_decided(client, reason);
+                decided.zip(client.broken_at()).is_some_and(|(at, broken)| at <= broken)
             }
             // It has read all that the client sent.
             CloseReason::PeerClosed => false,
             _ => true,
         }
+    }
+
+    /// Earliest time from which a breach may have no effect because the server goes away. Frames of
+    /// streams above the last one of GOAWAY are ignored before GOAWAY can be composed.
+    fn goodbye_decided(client: &H2Client, reason: CloseReason) -> Option<Stamp> {
+        let (last, _) = client.goaway?;
+        let is_of_streams = client.broken.as_ref().is_some_and(|broken| broken.is_of_streams);
+        let decided = match reason {
+            CloseReason::Finished if is_of_streams => {
+                client.streams.get(&last).and_then(|stream| client.delivered_at(stream.head_end))
+            }
+            CloseReason::Drained if is_of_streams => {
+                let mut troubles = client.troubles.iter();
+                troubles.find(|(it, _)| *it == Trouble::Drained).map(|(_, at)| *at)
+            }
+            _ => None,
+        };
+        Some(decided.map_or(client.goaway_composed, |at| at.min(client.goaway_composed)))
     }
 
     /// Checks the end after a client has broken a rule.

@@ -15,6 +15,8 @@ pub(super) struct Breach {
     pub(super) bytes: Vec<u8>,
     /// Codes of GOAWAY that may follow; none: the bytes are random, and may break no rule.
     pub(super) codes: &'static [u32],
+    /// Whether only the state of streams that the client has not opened makes it a breach.
+    pub(super) is_of_streams: bool,
 }
 
 /// Appends a frame.
@@ -45,7 +47,8 @@ pub(super) fn draw(dice: &mut Dice, next: u32, encoder: &mut Encoder) -> Breach 
         let texts = texts.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
         encoder.encode(dice, &texts)
     };
-    let (bytes, codes): (Vec<u8>, &'static [u32]) = match dice.below(14) {
+    let kind = dice.below(14);
+    let (bytes, codes): (Vec<u8>, &'static [u32]) = match kind {
         0 => (frame(FrameKind::Headers, ends, 0, &fields(dice)), &[PROTOCOL_ERROR]),
         1 => (frame(FrameKind::Headers, ends, next + 1, &fields(dice)), &[PROTOCOL_ERROR]),
         2 => (frame(FrameKind::Data, 0, next, b"content"), &[PROTOCOL_ERROR]),
@@ -76,7 +79,7 @@ pub(super) fn draw(dice: &mut Dice, next: u32, encoder: &mut Encoder) -> Breach 
         }
         _ => (frame(FrameKind::GoAway, 0, 0, &[0; 7]), &[FRAME_SIZE_ERROR]),
     };
-    Breach { bytes, codes }
+    Breach { bytes, codes, is_of_streams: matches!(kind, 1 | 2 | 3 | 6 | 12) }
 }
 
 /// Malformed SETTINGS and PING, and a frame that is too long.
@@ -96,7 +99,7 @@ fn of_settings(dice: &mut Dice) -> Breach {
         7 => (frame(FrameKind::Ping, 0, 1, &[0; 8]), &[PROTOCOL_ERROR]),
         _ => (frame(FrameKind::Unknown(0xfa), 0, 0, &[0; 16_385]), &[FRAME_SIZE_ERROR]),
     };
-    Breach { bytes, codes }
+    Breach { bytes, codes, is_of_streams: false }
 }
 
 /// Random frames, or random bytes.
@@ -113,7 +116,7 @@ fn noise(dice: &mut Dice, next: u32) -> Breach {
         bytes.truncate(index(dice.below(bytes.len() as u64)));
         bytes.extend(random_bytes(dice, 60));
     }
-    Breach { bytes, codes: &[] }
+    Breach { bytes, codes: &[], is_of_streams: false }
 }
 
 fn random_bytes(dice: &mut Dice, most: u64) -> Vec<u8> {
