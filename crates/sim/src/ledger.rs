@@ -2,7 +2,9 @@
 use crate::{BrokenCheck, closing::DISK_MS_MAX, disk::SimFile, plant::Plant, world::World};
 use regatta_metrics::{Counter, Slot, Tally};
 use regatta_op::{CloseReason, Tick};
-use regatta_origin::{Cache, Entry, LocalCache, Log, Lookup, Record, ReplyOutcome, Representation};
+use regatta_origin::{
+    Cache, Entry, LocalCache, Log, Lookup, Record, ReplyOutcome, Representation, Site,
+};
 use std::{cell::Cell, sync::Arc};
 
 /// Log that sums up its records.
@@ -52,7 +54,23 @@ impl Log for Sums {
 pub(crate) struct Kept {
     pub(crate) cache: LocalCache<SimFile>,
     pub(crate) plant: Option<Plant>,
-    pub(crate) inactive_ms: u64,
+    /// Longest time for which an unused entry stays, milliseconds.
+    idle_ms_max: u64,
+}
+
+impl Kept {
+    pub(crate) fn new(site: &Site, plant: Option<Plant>) -> Self {
+        let rules = &site.caching;
+        // An entry's time begins at its request: the disk takes a while to open it, and to read
+        // its body piece by piece.
+        let reads = rules.body_bytes_max.div_ceil(rules.read_bytes_max.max(1) as u64).max(1);
+        let disk_ms = (1 + reads) * DISK_MS_MAX;
+        Self {
+            cache: LocalCache::new(rules, site.seed),
+            plant,
+            idle_ms_max: rules.inactive_ms + rules.inactive_ms / 8 + 20 + disk_ms,
+        }
+    }
 }
 
 impl Cache<SimFile> for Kept {
@@ -84,9 +102,8 @@ impl Cache<SimFile> for Kept {
     fn sweep(&self, now: Tick, tally: &Tally<'_>) -> Option<Tick> {
         let on = self.cache.sweep(now, tally);
         self.cache.check_invariants();
-        // An entry's time begins at its request; the disk takes a while to open and read it.
-        let bound = self.inactive_ms + self.inactive_ms / 8 + 20 + 2 * DISK_MS_MAX;
-        assert!(self.cache.idle_ms(now) <= bound, "what nobody asks for goes in time");
+        let idle_ms = self.cache.idle_ms(now);
+        assert!(idle_ms <= self.idle_ms_max, "unused entries go in time: {idle_ms} ms");
         on
     }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 use regatta_metrics::{Arena, Tally};
 use regatta_op::CloseReason;
-use regatta_origin::{ClearHttp1, Cx, Links, LocalCache, Scratch};
+use regatta_origin::{ClearHttp1, Cx, Links, Scratch};
 use std::{fmt, sync::atomic::AtomicU64};
 
 /// Lines of a trace that a violation shows.
@@ -134,8 +134,7 @@ fn schedule(scenario: Scenario, mut dice: Dice) -> Result<Report, Violation> {
     let links: &dyn Links<_> = if sealed { &sealing } else { &ClearHttp1 };
     let words: Vec<_> = (0..Arena::count_words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
-    let cache = LocalCache::new(&site.caching, site.seed);
-    let kept = Kept { cache, plant, inactive_ms: site.caching.inactive_ms };
+    let kept = Kept::new(&site, plant);
     let log = Sums::new(dice.one_in(2), plant == Some(Plant::ForgetRecord));
     let scratch = Scratch::new(site.boundary_key);
     let cx = Cx {
