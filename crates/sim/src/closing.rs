@@ -179,9 +179,12 @@ impl Closing<'_> {
     }
 
     /// Whether the connection stopped waiting for the disk because the peer had closed its half.
+    /// Behind a seal it then still answers the peer's closing alert (RFC 8446 §6.1).
     fn gave_up_half(&self) -> bool {
-        let gave_up = self.link.overdue.is_some_and(|at| at.step == self.now.step);
-        self.reason == CloseReason::PeerAborted && gave_up && self.link.pipe.fin
+        let Link { overdue, seal, wire_received, rested, pipe, .. } = self.link;
+        let answers = seal.as_ref().is_some_and(|it| it.ends(*wire_received) && it.is_told());
+        let gave_up = overdue.is_some_and(|at| at.step == self.now.step || answers && at > *rested);
+        self.reason == CloseReason::PeerAborted && gave_up && pipe.fin
     }
 
     /// Whether the last request has only a malformed path; its 400 does not end the connection.
