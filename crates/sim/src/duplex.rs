@@ -602,10 +602,8 @@ impl<'a, T: Talk> World<'a, T> {
             reason,
             requests: line.requests,
             is_quick: line.peer.is_quick(),
-            keeps_up: line.peer.keeps_up(self.cx.site.deadlines.send_window_ms),
             is_gone: gone,
             is_silent: line.peer.left_how.is_some(),
-            is_single: self.single,
             greets,
             is_broken: spoilt || line.faulted,
         };

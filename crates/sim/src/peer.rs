@@ -181,11 +181,6 @@ impl Peer {
         self.is_prompt() && self.piece >= 300 && self.pace <= 20 && self.think <= 300
     }
 
-    /// Whether it acts in each send window of this length.
-    pub(crate) fn keeps_up(&self, window_ms: u64) -> bool {
-        self.is_quick() && self.think + self.pace < window_ms
-    }
-
     /// Reads, and returns the number of bytes.
     pub(crate) fn read(&self, pipe: &mut Pipe) -> u64 {
         let there = pipe.acked - pipe.read;

@@ -86,14 +86,10 @@ pub(crate) struct LineEnd {
     pub(crate) requests: u32,
     /// Whether the peer takes and sends everything at once.
     pub(crate) is_quick: bool,
-    /// Whether the peer acts in each send window.
-    pub(crate) keeps_up: bool,
     /// Whether the core could learn that the peer is gone, or sends no more.
     pub(crate) is_gone: bool,
     /// Whether the peer sends no more.
     pub(crate) is_silent: bool,
-    /// Whether one operation is out at a time: nothing is received during another one.
-    pub(crate) is_single: bool,
     /// Whether a handshake is over, if there is one.
     pub(crate) greets: bool,
     /// Whether a record was altered, or an operation failed.

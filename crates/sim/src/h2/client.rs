@@ -121,8 +121,15 @@ pub(super) struct H2Client {
     pub(super) has_settings: bool,
     /// Last announcement of the server's end: the last stream, and the code.
     pub(super) goaway: Option<(u32, u32)>,
-    /// Earliest time at which it may have been composed.
+    /// Earliest time at which it may have been composed, and the time at which it was offered.
     pub(super) goaway_composed: Stamp,
+    pub(super) goaway_offered: Stamp,
+    /// Whether a window was too small when it came.
+    pub(super) was_starving: bool,
+    /// Bytes of content received so far, by the earliest times at which they may have been composed.
+    pub(super) contents: Vec<(u64, u64)>,
+    /// End of the last frame that opened a window in the client's bytes.
+    grants_end: u64,
     said_goodbye: bool,
     granted: u64,
     points: u32,
@@ -170,6 +177,10 @@ impl H2Client {
             has_settings: false,
             goaway: None,
             goaway_composed: Stamp::default(),
+            goaway_offered: Stamp::default(),
+            was_starving: false,
+            contents: Vec::new(),
+            grants_end: 0,
             said_goodbye: false,
             granted: 0,
             points: POINTS,
@@ -236,7 +247,7 @@ impl H2Client {
         if self.said == 0 || self.broken.is_some() {
             return false;
         }
-        let grants = !self.is_stalled() && (self.grant(0) > 0 || self.starving().next().is_some());
+        let grants = !self.is_stalled() && self.is_starving();
         grants || !self.owed.is_empty() || self.sending().next().is_some()
     }
 
@@ -257,6 +268,23 @@ impl H2Client {
         let least = if is_low { WIDE_BYTES / 2 } else { 1 };
         let missing = target - window;
         if missing < least { 0 } else { missing }
+    }
+
+    /// Whether a window is too small.
+    pub(super) fn is_starving(&self) -> bool {
+        self.grant(0) > 0 || self.starving().next().is_some()
+    }
+
+    /// Whether a server that stops to wait for a window may do so: the client had not opened it
+    /// `window_ms` before, and has been sent less than `due` bytes of content since.
+    pub(super) fn opens_late(&self, window_ms: u64, due: u64) -> bool {
+        let opened = self.delivered_at(self.grants_end).map(|at| at.tick);
+        let is_late = opened.is_none_or(|at| at + window_ms > self.goaway_composed.tick);
+        let start = self.goaway_offered.tick.saturating_sub(window_ms);
+        let before = self.contents.partition_point(|(tick, _)| *tick <= start);
+        let total = |at: usize| at.checked_sub(1).map_or(0, |at| self.contents[at].1);
+        let sent = total(self.contents.len()) - total(before);
+        sent < due && (is_late || self.was_starving || self.may_stall())
     }
 
     /// Streams whose windows are too small.
@@ -453,6 +481,7 @@ impl H2Client {
             return Some(out);
         }
         frame::write_window_update(&mut out, stream, grant);
+        self.grants_end = self.said + out.len() as u64;
         Some(out)
     }
 

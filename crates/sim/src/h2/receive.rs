@@ -201,6 +201,8 @@ impl H2Client {
         }
         self.window -= bytes;
         stream.window -= bytes;
+        let before = self.contents.last().map_or(0, |(_, total)| *total);
+        self.contents.push((received.composed.tick, before + u64::from(head.bytes)));
         let Some(response) = &mut stream.response else {
             return Err(format!("DATA on stream {id} before its response").into());
         };
@@ -307,7 +309,9 @@ impl H2Client {
         if self.goaway.is_some_and(|(before, _)| last > before) {
             return Err(format!("GOAWAY with stream {last}, after an earlier one").into());
         }
-        (self.goaway, self.goaway_composed) = (Some((last, code)), received.composed);
+        self.goaway = Some((last, code));
+        (self.goaway_composed, self.goaway_offered) = (received.composed, received.offered);
+        self.was_starving = self.is_starving();
         if self.broken.is_some() {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use crate::{
     expect::{Answer, Oracle, content_faults},
     judge::{Conformity, check_date},
     knowledge::{Asker, Knowledge},
-    peer::Peer,
+    peer::{Peer, due},
     registry::Registry,
     request::Verb,
     talk::{Arrival, DuplexReport, LineEnd, OpenKey, Talk, Trouble},
@@ -302,8 +302,9 @@ impl Talk for H2Talk<'_> {
         match end.reason {
             // A body has waited for a window: the server announces the end.
             CloseReason::SendDeadline => {
-                let opens_late = !end.keeps_up || end.is_silent || end.is_gone || end.is_single;
-                client.goaway.is_some() && (client.may_stall() || opens_late)
+                let deadlines = &self.site.deadlines;
+                let due = due(deadlines, deadlines.send_window_ms);
+                client.goaway.is_some() && client.opens_late(deadlines.send_window_ms, due)
             }
             CloseReason::BadRequest => client.may_have_broken() || client.is_oversized,
             CloseReason::Finished => {
