@@ -508,7 +508,8 @@ impl<F: File> Sealed<F> {
             CloseReason::PeerAborted => self.seal.progress() == Progress::PeerClosed,
             _ => false,
         };
-        if self.shut || !may_tell {
+        // Nothing may be sent behind a `Shut`, which may be in flight.
+        if self.shut || self.lent.shut || !may_tell {
             self.shut = true;
             self.drop_out(cx);
         } else if self.spoilt.is_some() {

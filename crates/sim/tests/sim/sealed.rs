@@ -700,6 +700,26 @@ fn records_may_hold_a_request_of_http2() {
     });
 }
 
+/// An alert about a record that arrives meanwhile would follow the end of our half.
+#[test]
+fn nothing_is_sent_behind_a_shut() {
+    run_agreed(b"h2", ClearHttp1, |mut ends| {
+        ends.settle();
+        ends.send_plain(PREFACE);
+        ends.receive();
+        ends.settle();
+        assert_eq!(ends.expire(), None, "it announces its end");
+        ends.answer("GOAWAY and the closing alert");
+        assert_eq!(ends.next_kind(), Some(OpKind::Shut));
+        ends.send_plain(b"a frame");
+        *ends.wire.last_mut().expect("a record") ^= 1;
+        ends.receive();
+        assert_eq!(ends.next_kind(), None, "the `Shut` is in flight");
+        ends.complete(Done::Shut);
+        assert_eq!(ends.end(), CloseReason::BadRecord);
+    });
+}
+
 /// A driver may know which turns continue a handshake, and which connections never have one.
 #[test]
 fn a_handshake_is_announced_until_it_is_over() {
