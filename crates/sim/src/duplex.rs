@@ -54,7 +54,7 @@ struct Line<C> {
     shut: bool,
     disk: Vec<(Ticket, Op<SimFile>, u64)>,
     /// Time since which an operation other than `Recv` has been out without a pause.
-    busy_since: Option<u64>,
+    busy_since: Option<Stamp>,
     requests: u32,
     /// Whether the core has given up a `Send`.
     is_cut: bool,
@@ -74,12 +74,13 @@ impl<C> Line<C> {
     }
 
     /// Notes that bytes are offered. Behind a seal they may have waited for those before, but not
-    /// since before these were offered.
-    fn note_offer(&mut self, now: Stamp) {
+    /// since before these were offered. A driver of single operations may have let them wait for as
+    /// long as it was busy.
+    fn note_offer(&mut self, now: Stamp, single: bool) {
         if self.offered.is_none() {
             let before = self.taken.filter(|(_, end)| self.seal.is_some() && *end == now);
-            self.offered = Some(now);
-            self.composed = before.map_or(now, |(offered, _)| offered);
+            let waited = if single { self.busy_since } else { before.map(|(offered, _)| offered) };
+            (self.offered, self.composed) = (Some(now), waited.unwrap_or(now));
         }
     }
 
@@ -224,7 +225,7 @@ impl<'a, T: Talk> World<'a, T> {
     /// behind a seal its time runs meanwhile.
     fn queued_too_long(&self, line: &Line<T::Client>) -> bool {
         let most = self.cx.site.deadlines.disk_ms_max;
-        let busy = line.busy_since.is_some_and(|since| self.stamp.tick - since >= most);
+        let busy = line.busy_since.is_some_and(|since| self.stamp.tick - since.tick >= most);
         self.single && line.seal.is_some() && busy
     }
 
@@ -272,7 +273,7 @@ impl<'a, T: Talk> World<'a, T> {
                 }
             }
             for line in &mut self.lines {
-                let since = line.busy_since.unwrap_or(self.stamp.tick);
+                let since = line.busy_since.unwrap_or(self.stamp);
                 line.busy_since = line.is_busy().then_some(since);
             }
         }
@@ -351,7 +352,7 @@ impl<'a, T: Talk> World<'a, T> {
                         if hangs { NEVER } else { self.stamp.tick + self.dice.below(DISK_MS_MAX) }
                     });
                     line.send = Some(Sending { outbox, ready: self.stamp.tick + slow, disk });
-                    line.note_offer(self.stamp);
+                    line.note_offer(self.stamp, self.single);
                 }
                 Some(Op::Shut) if line.send.is_some() => {
                     return Err("it is to be shut while a Send is out".into());

@@ -126,9 +126,9 @@ pub(super) struct H2Client {
     pub(super) goaway_offered: Stamp,
     /// Whether a window was too small when it came.
     pub(super) was_starving: bool,
-    /// Bytes of content received so far, by the earliest times at which they may have been composed.
+    /// Bytes of content received by each of the earliest times at which it may have been composed.
     pub(super) contents: Vec<(u64, u64)>,
-    /// End of the last frame that opened a window in the client's bytes.
+    /// End of the last frame in the client's bytes that opened a window, or reset a stream.
     grants_end: u64,
     said_goodbye: bool,
     granted: u64,
@@ -275,8 +275,9 @@ impl H2Client {
         self.grant(0) > 0 || self.starving().next().is_some()
     }
 
-    /// Whether a server that stops to wait for a window may do so: the client had not opened it
-    /// `window_ms` before, and has been sent less than `due` bytes of content since.
+    /// Whether a server that stops to wait for a window may do so. The client had not opened it, or
+    /// reset the stream, `window_ms` before. Since then, it has been sent less than `due` bytes of
+    /// content.
     pub(super) fn opens_late(&self, window_ms: u64, due: u64) -> bool {
         let opened = self.delivered_at(self.grants_end).map(|at| at.tick);
         let is_late = opened.is_none_or(|at| at + window_ms > self.goaway_composed.tick);
@@ -430,6 +431,7 @@ impl H2Client {
                 frame::write_rst_stream(&mut out, id, code);
                 let end = self.said + out.len() as u64;
                 self.streams.get_mut(&id)?.progress = Progress::ResetByClient(end);
+                self.grants_end = end;
             }
             1 if self.habits.changes_settings => out = self.new_settings(),
             2 => frame::write_ping(&mut out, [9; 8], false),

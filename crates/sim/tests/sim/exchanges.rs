@@ -6,15 +6,16 @@ use regatta_sim::{BrokenCheck, DuplexReport, Plant, Scenario};
 
 /// Further seeds that showed a mistake, all of the model. In 3802 and 6806 an entry was revalidated
 /// by an open that was not offered yet. In 6288 and 6585 a client thought for longer than the
-/// server waits. In 2928 the network was slower than `send_rate_min`. In 2148 and 7012 a breach came
-/// when the server had announced its end, and in 22765 when it had decided to. In 17195 a breach
-/// opened an empty window.
-const FOUND_HTTP2: [u64; 9] = [2148, 2928, 3802, 6288, 6585, 6806, 7012, 17_195, 22_765];
+/// server waits. In 2928 the network was slower than `send_rate_min`. In 2148 and 7012 a breach
+/// came when the server had announced its end, and in 22765 when it had decided to. In 17195 a
+/// breach opened an empty window. In 45702 a stream was reset too late.
+const FOUND_HTTP2: [u64; 10] = [2148, 2928, 3802, 6288, 6585, 6806, 7012, 17_195, 22_765, 45_702];
 
 /// The same behind a seal. In 436 padding made content too large. In 2808 and 4001 the announcement
 /// of the end waited for other records. In 5676 the network was slower than `send_rate_min`. In
-/// 35297 a client opened a window too late. In 36250 the server was wrong: an alert followed `Shut`.
-const FOUND_SEALED_HTTP2: [u64; 6] = [436, 2808, 4001, 5676, 35_297, 36_250];
+/// 35297 a client opened a window too late. In 36250 the server was wrong: an alert followed
+/// `Shut`. In 37843 frames waited for a busy driver.
+const FOUND_SEALED_HTTP2: [u64; 7] = [436, 2808, 4001, 5676, 35_297, 36_250, 37_843];
 
 /// Runs the schedules of these seeds; `cargo xtask sim` runs more.
 fn all(
