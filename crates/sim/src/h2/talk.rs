@@ -290,7 +290,7 @@ impl Talk for H2Talk<'_> {
 
     /// HTTP/1 answers a part of the preface; the rest may arrive behind that.
     fn may_be_unread(&self, client: &H2Client) -> bool {
-        self.answers(client) == 0
+        client.is_text || self.answers(client) == 0
     }
 
     fn unanswered(&self, client: &H2Client) -> u64 {
