@@ -94,8 +94,10 @@ pub struct Session<F> {
     /// Bytes handed to the kernel so far, and those that the peer had at the last check.
     sent: u64,
     delivered: u64,
-    /// Bytes of bodies that have been put into frames, and that the client may not have used yet.
-    unused: u64,
+    /// Bytes of bodies that have been put into frames since a window was checked, and those before
+    /// them that the client may not have used yet.
+    framed: u64,
+    unused: u32,
     /// Frames with which the client may permit more, because of DATA that it has been sent.
     updates: u32,
     /// Bytes discarded after the last frame.
@@ -261,6 +263,7 @@ impl<F: File> Session<F> {
             disk_ms_max: cx.site.deadlines.disk_ms_max,
             sent: 0,
             delivered: 0,
+            framed: 0,
             unused: 0,
             updates: 0,
             lingered: 0,

@@ -88,7 +88,7 @@ impl<F: File> Session<F> {
         };
         let body = self.streams.frame(at, bytes);
         self.window = self.window.saturating_sub(body);
-        self.unused = self.unused.saturating_add(body);
+        self.framed = self.framed.saturating_add(body);
         let stream = self.streams.get_mut(at);
         if let Some(buffer) = stream.take_used() {
             cx.scratch.give_read_buffer(buffer);

@@ -10,9 +10,9 @@ use regatta_http::h2::frame::{ErrorCode, WINDOW_BYTES_DEFAULT, write_goaway};
 use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, File, Now, Tick};
 
-/// Bytes that a client uses between two checks, whatever the limits say: a window of the initial
+/// Bytes that a client uses between two checks, if the limits ask for less: a window of the initial
 /// size (RFC 9113 §6.9.2) is used up after 32 checks.
-const USED_MIN: u64 = (WINDOW_BYTES_DEFAULT as u64).div_ceil(32);
+const USED_MIN: u32 = WINDOW_BYTES_DEFAULT.div_ceil(32);
 
 // After an event.
 impl<F: File> Session<F> {
@@ -102,6 +102,7 @@ impl<F: File> Session<F> {
             self.set_timer(Timer::Window, Tick::NEVER);
         } else if stalls && self.timer(Timer::Window) == Tick::NEVER {
             cx.tally.add(Counter::Http2WindowStalls, 1);
+            self.note_framed();
             self.set_timer(Timer::Window, now.tick.after(deadlines.send_window_ms));
         }
     }
@@ -190,25 +191,36 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// A body waits for a window. A client opens one when it has used much of what it was sent, not
-    /// byte by byte: since the last check, as many bytes must have been left to use as a client
-    /// must take in that time. What a client permits proves nothing: it may be for another window
-    /// than the one that is shut. A `Send` in flight and the disk have deadlines of their own.
+    /// A body waits for a window. Since the last check, the client must have been sent as many
+    /// bytes of bodies as it must take in that time. Or it still uses what it was sent before:
+    /// clients open windows when they have used much, not byte by byte. What a client permits
+    /// proves nothing: it may be for another window than the one that is shut. A `Send` in flight
+    /// and the disk have deadlines of their own.
     fn on_window_deadline(&mut self, now: Now, cx: &Cx<'_, F>) {
         let deadlines = &cx.site.deadlines;
-        let least = deadlines.least_bytes(deadlines.send_window_ms).max(USED_MIN);
-        let unused = self.unused.min(least.max(WINDOW_BYTES_DEFAULT.into()));
-        self.unused = unused.saturating_sub(least);
+        let least = deadlines.least_bytes(deadlines.send_window_ms);
+        let moves = self.framed >= least;
+        self.note_framed();
+        let used = u32::try_from(least).unwrap_or(u32::MAX).max(USED_MIN);
+        let uses = self.unused >= used;
+        self.unused = self.unused.saturating_sub(used);
         let window = self.free_window();
         let waits = self.sends() || self.streams.body_awaits_disk(window);
         if !self.streams.has_stalled(window) {
             self.set_timer(Timer::Window, Tick::NEVER);
-        } else if unused >= least || waits {
+        } else if moves || uses || waits {
             self.set_timer(Timer::Window, now.tick.after(deadlines.send_window_ms));
         } else {
             let (code, reason) = (ErrorCode::NO_ERROR, CloseReason::SendDeadline);
             self.fail(code, reason, ReplyOutcome::Slow, now, cx);
         }
+    }
+
+    /// Adds what has been sent to what the client may not have used: a window of the initial size
+    /// at most.
+    fn note_framed(&mut self) {
+        let framed = u32::try_from(mem::take(&mut self.framed)).unwrap_or(u32::MAX);
+        self.unused = self.unused.saturating_add(framed).min(WINDOW_BYTES_DEFAULT);
     }
 
     /// Streams have waited long enough: all of them at once, but one operation of the disk at most.

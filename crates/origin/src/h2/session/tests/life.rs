@@ -152,6 +152,25 @@ fn a_slow_client_with_a_usual_window_is_served() {
     check_end(&mut client, 1, ErrorCode::NO_ERROR, CloseReason::SendDeadline);
 }
 
+/// A client that opens its window by as much as it must take stays, however much it used before.
+#[test]
+fn a_client_at_the_lowest_rate_is_served() {
+    let rig = Rig::new(|site| {
+        (site.deadlines.send_window_ms, site.deadlines.send_rate_min) = (1_000, 256);
+    });
+    let mut client = rig.open(&[]);
+    client.get(1, "/big.bin");
+    for _ in 0..50 {
+        client.send(&[window(0, 256), window(1, 256)].concat());
+        client.pass(1_000, 0);
+        assert!(!client.is_shut);
+    }
+    client.take();
+    client.pass(1_000, 0);
+    client.pass(1_000, 0);
+    check_end(&mut client, 1, ErrorCode::NO_ERROR, CloseReason::SendDeadline);
+}
+
 /// Neither the window of the connection, nor one that shuts again at once, lets the body continue.
 #[test]
 fn windows_that_permit_nothing_do_not_keep_a_connection() {
