@@ -368,16 +368,20 @@ mod tests {
             assert_eq!(nothing, Err(TransferFailure::WouldBlock), "{polls:?}");
             assert!(took >= Duration::from_millis(250), "{polls:?}: {took:?}");
 
-            let (mut peer, sent) = (full.peer.try_clone().unwrap(), full.sent);
-            let reader = thread::spawn(move || {
-                thread::sleep(Duration::from_millis(100));
-                peer.read_exact(&mut vec![0; usize::try_from(sent).unwrap()]).unwrap();
-            });
-            let (some, _) = full.send(by, Duration::from_secs(30), tally);
-            assert!(some.is_ok_and(|bytes| bytes > 0), "{polls:?}: {some:?}");
-            reader.join().unwrap();
-
             let get = |counter| arena.slot(0).get(counter);
+            let (mut peer, sent) = (full.peer.try_clone().unwrap(), full.sent);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    thread::sleep(Duration::from_millis(100));
+                    // A helper that polls has found no room by then.
+                    while get(Counter::HelperPolls) < polls[0] {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    peer.read_exact(&mut vec![0; usize::try_from(sent).unwrap()]).unwrap();
+                });
+                let (some, _) = full.send(by, Duration::from_secs(30), tally);
+                assert!(some.is_ok_and(|bytes| bytes > 0), "{polls:?}: {some:?}");
+            });
             assert_eq!(get(Counter::HelperTasksSend), 2);
             assert!(get(Counter::HelperSendNs) > 250_000_000);
             assert_eq!([Counter::HelperPolls, Counter::HelperPollsTimedOut].map(get), polls);
