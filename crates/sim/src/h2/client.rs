@@ -277,15 +277,25 @@ impl H2Client {
 
     /// Whether a server that stops to wait for a window may do so. The client had not opened it, or
     /// reset the stream, `window_ms` before. Since then, it has been sent less than `due` bytes of
-    /// content.
+    /// content, and it must have used what it was sent before.
     pub(super) fn opens_late(&self, window_ms: u64, due: u64) -> bool {
         let opened = self.delivered_at(self.grants_end).map(|at| at.tick);
         let is_late = opened.is_none_or(|at| at + window_ms > self.goaway_composed.tick);
-        let start = self.goaway_offered.tick.saturating_sub(window_ms);
+        // Of 65,535 bytes it uses 2 KiB at least from check to check.
+        let is_idle = (1..=32).all(|windows| {
+            let sent = self.sent_lately(windows * window_ms).min(WINDOW_BYTES_DEFAULT.into());
+            sent < windows * due.max(2_048)
+        });
+        let moves = self.sent_lately(window_ms) >= due;
+        is_idle && !moves && (is_late || self.was_starving || self.may_stall())
+    }
+
+    /// Bytes of content that were certainly composed in the time before the server's last words.
+    fn sent_lately(&self, ms: u64) -> u64 {
+        let start = self.goaway_offered.tick.saturating_sub(ms);
         let before = self.contents.partition_point(|(tick, _)| *tick <= start);
         let total = |at: usize| at.checked_sub(1).map_or(0, |at| self.contents[at].1);
-        let sent = total(self.contents.len()) - total(before);
-        sent < due && (is_late || self.was_starving || self.may_stall())
+        total(self.contents.len()) - total(before)
     }
 
     /// Streams whose windows are too small.

@@ -10,9 +10,9 @@ use regatta_http::h2::frame::{ErrorCode, WINDOW_BYTES_DEFAULT, write_goaway};
 use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, File, Now, Tick};
 
-/// Bytes that a client uses between two checks, if the limits ask for less: a window of the initial
-/// size (RFC 9113 §6.9.2) is used up after 32 checks.
-const USED_MIN: u32 = WINDOW_BYTES_DEFAULT.div_ceil(32);
+/// Fewest bytes that a client is taken to use between two checks. A window of the initial size (RFC
+/// 9113 §6.9.2) is used up after 32 of them.
+const USED_MIN: u64 = (WINDOW_BYTES_DEFAULT as u64).div_ceil(32);
 
 // After an event.
 impl<F: File> Session<F> {
@@ -102,7 +102,7 @@ impl<F: File> Session<F> {
             self.set_timer(Timer::Window, Tick::NEVER);
         } else if stalls && self.timer(Timer::Window) == Tick::NEVER {
             cx.tally.add(Counter::Http2WindowStalls, 1);
-            self.note_framed();
+            self.use_sent(0);
             self.set_timer(Timer::Window, now.tick.after(deadlines.send_window_ms));
         }
     }
@@ -200,10 +200,7 @@ impl<F: File> Session<F> {
         let deadlines = &cx.site.deadlines;
         let least = deadlines.least_bytes(deadlines.send_window_ms);
         let moves = self.framed >= least;
-        self.note_framed();
-        let used = u32::try_from(least).unwrap_or(u32::MAX).max(USED_MIN);
-        let uses = self.unused >= used;
-        self.unused = self.unused.saturating_sub(used);
+        let uses = self.use_sent(least.max(USED_MIN));
         let window = self.free_window();
         let waits = self.sends() || self.streams.body_awaits_disk(window);
         if !self.streams.has_stalled(window) {
@@ -216,11 +213,13 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// Adds what has been sent to what the client may not have used: a window of the initial size
-    /// at most.
-    fn note_framed(&mut self) {
-        let framed = u32::try_from(mem::take(&mut self.framed)).unwrap_or(u32::MAX);
-        self.unused = self.unused.saturating_add(framed).min(WINDOW_BYTES_DEFAULT);
+    /// Takes as used that much of what the client has been sent, the rest of which it keeps: a
+    /// window of the initial size at most. False if it was sent less.
+    fn use_sent(&mut self, bytes: u64) -> bool {
+        let unused = u64::from(self.unused).saturating_add(mem::take(&mut self.framed));
+        let rest = unused.saturating_sub(bytes).min(WINDOW_BYTES_DEFAULT.into());
+        self.unused = u32::try_from(rest).unwrap_or(WINDOW_BYTES_DEFAULT);
+        unused >= bytes
     }
 
     /// Streams have waited long enough: all of them at once, but one operation of the disk at most.

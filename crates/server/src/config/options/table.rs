@@ -236,7 +236,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         millis(1, DAY_MS),
         "10000",
         "How often the server checks that a client receives its response fast enough.",
-        "In each such window the client must take at least limits.send_rate_min times the window.",
+        "In each such window the client must take at least limits.send_rate_min times the window. \
+         Over HTTP/2, a client that opens no window may first use what it has been sent, 65,535 \
+         bytes at most, for 33 such windows at most.",
     ),
     option(
         "limits.send_rate_min",

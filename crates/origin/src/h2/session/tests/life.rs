@@ -144,7 +144,7 @@ fn a_slow_client_with_a_usual_window_is_served() {
         has += 32_768;
     }
     // It might be using what it has, 2,560 bytes from one check to the next.
-    for _ in 0..(WINDOW_BYTES_DEFAULT / 2_560) {
+    for _ in 0..=(WINDOW_BYTES_DEFAULT / 2_560) {
         client.pass(10_000, 0);
         assert!(!client.is_shut);
     }
@@ -167,8 +167,20 @@ fn a_client_at_the_lowest_rate_is_served() {
     }
     client.take();
     client.pass(1_000, 0);
-    client.pass(1_000, 0);
     check_end(&mut client, 1, ErrorCode::NO_ERROR, CloseReason::SendDeadline);
+}
+
+/// Windows of time in which a client must take nearly as much as it has room for.
+#[test]
+fn a_client_just_above_a_high_rate_is_served() {
+    let rig = Rig::new(|site| site.deadlines.send_rate_min = 5_000);
+    let mut client = rig.open(&[]);
+    client.get(1, "/big.bin");
+    for _ in 0..4 {
+        client.pass(6_000, 0);
+        client.send(&[window(0, 32_768), window(1, 32_768)].concat());
+        assert!(!bodies(&client.take()).is_empty());
+    }
 }
 
 /// Neither the window of the connection, nor one that shuts again at once, lets the body continue.
