@@ -198,7 +198,7 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
 const URING_PIECE_BYTES: u64 = 256 << 10;
 
 /// docs/logging.md: a transfer that the server's end cuts short has a line that says so. A ring may
-/// have sent a piece whose completion nobody awaits (docs/arch/uring.md).
+/// have sent a piece whose completion is not awaited (docs/arch/uring.md).
 pub(crate) fn what_the_end_cuts_short_is_logged(variant: &Variant) {
     let piece = if variant.architecture == "uring" { URING_PIECE_BYTES } else { 0 };
     for signal in [Signal::TERM, Signal::QUIT] {

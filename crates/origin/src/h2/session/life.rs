@@ -10,8 +10,8 @@ use regatta_http::h2::frame::{ErrorCode, WINDOW_BYTES_DEFAULT, write_goaway};
 use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, File, Now, Tick};
 
-/// Fewest bytes that a client is taken to use between two checks. A window of the initial size (RFC
-/// 9113 §6.9.2) is used up after 32 of them.
+/// Fewest bytes that a client is assumed to use between two checks. A window of the initial size
+/// (RFC 9113 §6.9.2) is used up after 32 of them.
 const USED_MIN: u64 = (WINDOW_BYTES_DEFAULT as u64).div_ceil(32);
 
 // After an event.
@@ -213,8 +213,8 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// Takes as used that much of what the client has been sent, the rest of which it keeps: a
-    /// window of the initial size at most. False if it was sent less.
+    /// Counts that many bytes of what the client was sent as used; false if it was sent less. Of
+    /// the rest, it keeps a window of the initial size at most.
     fn use_sent(&mut self, bytes: u64) -> bool {
         let unused = u64::from(self.unused).saturating_add(mem::take(&mut self.framed));
         let rest = unused.saturating_sub(bytes).min(WINDOW_BYTES_DEFAULT.into());
