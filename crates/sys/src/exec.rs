@@ -95,7 +95,9 @@ fn open_descriptors() -> io::Result<Vec<RawFd>> {
         let raw = entry.ok()?.file_name().to_str().ok()?.parse().ok()?;
         (raw > libc::STDERR_FILENO && raw != own).then_some(raw)
     };
-    Ok(Dir::read_from(&directory)?.filter_map(number).collect())
+    // The directory has no other descriptor, which would be listed and closed: `Dir::read_from`
+    // opens one.
+    Ok(Dir::new(directory)?.filter_map(number).collect())
 }
 
 /// Forgets what was inherited: in a fork the numbers may be those of others.
@@ -248,6 +250,9 @@ mod tests {
     #[test]
     fn inherits() {
         let Some(given) = env::var(GIVEN).ok().and_then(|raw| raw.parse().ok()) else { return };
+        for raw in open_descriptors().unwrap() {
+            assert!(fs::read_link(format!("/proc/self/fd/{raw}")).is_ok(), "{raw} is not open");
+        }
         let taken = take(given).unwrap();
         assert_eq!(taken.as_raw_fd(), given);
         assert!(fcntl_getfd(&taken).unwrap().contains(FdFlags::CLOEXEC));
