@@ -79,21 +79,23 @@ static NOTE_INHERITED: extern "C" fn() = note_inherited;
 
 extern "C" fn note_inherited() {
     // Without /proc nothing counts as inherited, and taking says so.
-    *inherited() = open_descriptors().unwrap_or_default();
+    let mut open = open_descriptors().unwrap_or_default();
+    open.retain(|raw| *raw > libc::STDERR_FILENO);
+    *inherited() = open;
 }
 
 fn inherited() -> MutexGuard<'static, Vec<RawFd>> {
     INHERITED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The open descriptors above standard error.
-fn open_descriptors() -> io::Result<Vec<RawFd>> {
+/// The open descriptors of this process.
+pub(crate) fn open_descriptors() -> io::Result<Vec<RawFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = open("/proc/self/fd", flags, Mode::empty())?;
     let own = directory.as_raw_fd();
     let number = |entry: rustix::io::Result<DirEntry>| {
         let raw = entry.ok()?.file_name().to_str().ok()?.parse().ok()?;
-        (raw > libc::STDERR_FILENO && raw != own).then_some(raw)
+        (raw != own).then_some(raw)
     };
     // The directory has no other descriptor, which would be listed and closed: `Dir::read_from`
     // opens one.

@@ -1,6 +1,6 @@
 //! The ledger of descriptors: by number, the process that may close it.
 use super::{Crew, GATE, HIGH, KEEPER, Member, RETIREMENTS, SWEEPING, assert_unlocked, low};
-use crate::{clock, process::Child};
+use crate::{clock, exec::open_descriptors, process::Child};
 use rustix::{
     fs::{FileType, OFlags},
     net::{AddressFamily, sockopt},
@@ -242,7 +242,7 @@ impl Crew {
     }
 
     pub(super) fn keep_what_is_open(&self) -> io::Result<()> {
-        for number in open_numbers()? {
+        for number in open_descriptors()? {
             // What was open before the limit was lowered may be beyond it, and beyond the ledger.
             if usize::try_from(number).is_ok_and(|number| number < self.owners.len()) {
                 self.enter_number(number, KEPT);
@@ -318,7 +318,7 @@ impl Crew {
     }
 
     fn close_orphans(&self) -> SweepOutcome {
-        let Ok(open) = open_numbers() else { return SweepOutcome::Later };
+        let Ok(open) = open_descriptors() else { return SweepOutcome::Later };
         for fd in open {
             let Some(owner) = usize::try_from(fd).ok().and_then(|at| self.owners.get(at)) else {
                 continue;
@@ -375,21 +375,6 @@ fn stamp(owner: u64) -> u32 {
     low(&owner.into(), Relaxed)
 }
 
-/// Open descriptors of the table.
-fn open_numbers() -> io::Result<Vec<RawFd>> {
-    let names = fs::read_dir("/proc/self/fd")?;
-    let names = names.flatten().filter_map(|name| name.file_name().to_str()?.parse().ok());
-    let mut numbers: Vec<RawFd> = names.collect();
-    // The descriptor that listed them is among them, and closed.
-    numbers.retain(|number| is_open(*number));
-    Ok(numbers)
-}
-
-fn is_open(fd: RawFd) -> bool {
-    // SAFETY: three integers; a number that is not open makes the call fail, which it may.
-    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
-}
-
 /// True for descriptors that workers open and the keeper, once there are workers, does not:
 /// connections, files and directories to be read, epoll instances.
 fn is_worker_like(fd: RawFd) -> bool {
@@ -425,6 +410,7 @@ fn close(fd: RawFd) {
 mod tests {
     use super::*;
     use crate::{StaticFile, crew};
+    use rustix::io::fcntl_getfd;
     use std::{
         fs::File,
         os::fd::{AsFd, OwnedFd},
@@ -477,7 +463,7 @@ mod tests {
             member.retire(number);
             member.close_unused(number);
         }
-        assert!(is_open(file.as_raw_fd()));
+        assert!(fcntl_getfd(&file).is_ok(), "it is open");
         assert_eq!(crew.files(), (0, 0));
         drop(member.closing(file.as_fd()));
     }
