@@ -4,7 +4,9 @@ use crate::server::{Answer, Asked, Server};
 use crate::{closed, load, options, try_load};
 use regatta_load::engine::{Fate, LoadOptions, Plan, TlsOptions, Verify};
 use regatta_load::workload::content::Content;
-use regatta_testkit::certificates::{Authority, MadeCertificate, PKCS_ECDSA_P256_SHA256};
+use regatta_testkit::certificates::{
+    Authority, IssuedCertificate, MadeCertificate, PKCS_ECDSA_P256_SHA256,
+};
 use regatta_testkit::folder::Folder;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -19,17 +21,14 @@ pub(crate) struct Trust(Folder);
 
 impl Trust {
     pub(crate) fn new() -> Self {
-        let (folder, authority) = (Folder::new("tls"), Authority::new());
-        authority.write(&folder.join("ca.pem"));
-        let _files = authority.issue(&["a.test"]).write(&folder, "");
-        Self(folder)
+        Self::showing(|authority| authority.issue(&["a.test"]))
     }
 
-    /// An authority whose own certificate is the server's.
-    fn without_an_issued_one() -> Self {
+    /// An authority, and the certificate that a server shows.
+    fn showing(certificate: fn(&Authority) -> IssuedCertificate) -> Self {
         let (folder, authority) = (Folder::new("tls"), Authority::new());
         authority.write(&folder.join("ca.pem"));
-        let _files = authority.as_server().write(&folder, "");
+        let _files = certificate(&authority).write(&folder, "");
         Self(folder)
     }
 
@@ -137,7 +136,7 @@ fn certificates_are_judged() {
 
 #[test]
 fn an_authority_s_own_certificate_is_explained() {
-    let trust = Trust::without_an_issued_one();
+    let trust = Trust::showing(Authority::as_server);
     let server = Server::over_tls(trust.config(None), |_| Answer::ok(b"x"));
     let problem = try_load(&over_tls(&server, trust.options())).unwrap_err();
     assert!(problem.contains("CA:FALSE") && problem.contains("--insecure"), "{problem}");
