@@ -97,7 +97,7 @@ pub struct Session<F> {
     /// Bytes of bodies that have been put into frames since a window was checked, and those before
     /// them that the client may not have used yet.
     framed: u64,
-    unused: u32,
+    unused: u64,
     /// Frames with which the client may permit more, because of DATA that it has been sent.
     updates: u32,
     /// Bytes discarded after the last frame.

@@ -102,6 +102,7 @@ impl<F: File> Session<F> {
             self.set_timer(Timer::Window, Tick::NEVER);
         } else if stalls && self.timer(Timer::Window) == Tick::NEVER {
             cx.tally.add(Counter::Http2WindowStalls, 1);
+            // What was sent before is no progress from now on.
             self.use_sent(0);
             self.set_timer(Timer::Window, now.tick.after(deadlines.send_window_ms));
         }
@@ -216,9 +217,8 @@ impl<F: File> Session<F> {
     /// Counts that many bytes of what the client was sent as used; false if it was sent less. Of
     /// the rest, it keeps a window of the initial size at most.
     fn use_sent(&mut self, bytes: u64) -> bool {
-        let unused = u64::from(self.unused).saturating_add(mem::take(&mut self.framed));
-        let rest = unused.saturating_sub(bytes).min(WINDOW_BYTES_DEFAULT.into());
-        self.unused = u32::try_from(rest).unwrap_or(WINDOW_BYTES_DEFAULT);
+        let unused = self.unused.saturating_add(mem::take(&mut self.framed));
+        self.unused = unused.saturating_sub(bytes).min(WINDOW_BYTES_DEFAULT.into());
         unused >= bytes
     }
 

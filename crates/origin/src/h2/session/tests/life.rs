@@ -181,6 +181,9 @@ fn a_client_just_above_a_high_rate_is_served() {
         client.send(&[window(0, 32_768), window(1, 32_768)].concat());
         assert!(!bodies(&client.take()).is_empty());
     }
+    // In the third window of time it was sent less than 50,000 bytes, and more in the second.
+    client.pass(6_000, 0);
+    assert!(!client.is_shut);
 }
 
 /// Neither the window of the connection, nor one that shuts again at once, lets the body continue.
