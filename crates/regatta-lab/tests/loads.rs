@@ -337,12 +337,18 @@ fn the_bare_loop_answers_whatever_comes() {
         (folder.path("file"), folder.path("large"), "0123456789abcdef".repeat(4096));
     fs::write(&file, "hello\n").unwrap();
     fs::write(&large, &content).unwrap();
-    for (what, expect) in
-        [(["--body", "5"], "xxxxx"), (["--file", &file], "hello\n"), (["--file", &large], &content)]
-    {
+    let answers = [
+        (["--body", "5"], "xxxxx"),
+        (["--file", &file], "hello\n"),
+        (["--file", &large], &content),
+    ];
+    let each = ["epoll", "uring"].iter().flat_map(|engine| answers.map(|one| (engine, one)));
+    for (engine, (what, expect)) in each {
         let mut bare = Command::new(PROGRAM);
-        let server = Server::of(bare.args(["null", "--listen", "127.0.0.1:0"]).args(what));
-        let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
+        let listen = ["null", "--engine", engine, "--listen", "127.0.0.1:0"];
+        let server = Server::of(bare.args(listen).args(what));
+        let address = server.url.trim_start_matches("http://").to_owned();
+        let mut stream = TcpStream::connect(&address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         for _ in 0..3 {
             stream.write_all(b"anything\r\n\r\n").unwrap();
@@ -355,6 +361,20 @@ fn the_bare_loop_answers_whatever_comes() {
             let head = format!("Content-Length: {}\r\n\r\n", expect.len());
             let response = String::from_utf8_lossy(&response);
             assert!(response.contains(&head), "{response}");
+        }
+        // More connections than it has buffers, and others after they have ended.
+        for _ in 0..2 {
+            let mut peers: Vec<TcpStream> =
+                (0..300).map(|_| TcpStream::connect(&address).unwrap()).collect();
+            for peer in &mut peers {
+                peer.set_read_timeout(Some(PATIENCE)).unwrap();
+                peer.write_all(b"anything\r\n\r\n").unwrap();
+            }
+            for peer in &mut peers {
+                let mut status = [0; 15];
+                peer.read_exact(&mut status).unwrap();
+                assert_eq!(&status, b"HTTP/1.1 200 OK");
+            }
         }
     }
 }

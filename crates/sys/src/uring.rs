@@ -4,11 +4,14 @@
 //! Lazy Asynchronous I/O asked that of an operating system. Every operation owns what the kernel
 //! reads and writes until the kernel has reported it.
 //!
-//! [`WireRing`] performs the operations on sockets as well, many at a time.
+//! [`WireRing`] performs the operations on sockets as well, many at a time. [`LeanRing`] is for a
+//! loop that only answers.
 mod buffers;
+mod lean;
 mod sends;
 mod wire;
 
+pub use lean::{LeanResult, LeanRing};
 pub use sends::SentBytes;
 pub use wire::WireRing;
 
