@@ -174,7 +174,7 @@ fn of_another(experiment: &Experiment) -> [ClientFault; 7] {
 
 fn of_wrk(experiment: &Experiment) -> [ClientFault; 4] {
     let workload = &experiment.workload;
-    let may_encrypt = |one: &Target| one.speaks_tls() || one.program == Program::Null;
+    let may_encrypt = |one: &Target| one.speaks_tls() || one.program.is_bare();
     [
         (
             workload.requests_per_connection > 1,

@@ -10,7 +10,8 @@ macro_rules! files {
 /// Each by its name and its file's text, in the order in which they are listed.
 pub const EXPERIMENTS: &[(&str, &str)] = files! { "experiments":
     "quick" "bench" "bench-servers" "bench-fields" "bench-connections" "bench-tls"
-    "bench-handshakes" "bench-http2" "arena-h1" "arena-h2" "layouts" "knee" "processes" "disk"
+    "bench-handshakes" "bench-http2" "bench-uring" "arena-h1" "arena-h2" "layouts" "knee"
+    "processes" "disk" "both-worlds"
     "eurosys07-fig1" "eurosys07-fig2" "eurosys07-fig3" "eurosys07-fig4" "eurosys07-fig5"
     "eurosys07-fig6" "eurosys07-writers" "eurosys07-fig7" "eurosys07-knot" "eurosys07-fig8"
     "eurosys07-memory" "eurosys07-caps" "eurosys07-table1" "profile" "hpl01" "hpl01-fig4"
@@ -33,9 +34,9 @@ pub fn find(name: &str) -> Option<&'static str> {
 
 /// Bases that several experiments extend, by name; a base is no experiment itself.
 pub(super) const BASES: &[(&str, &str)] = files! { "experiments/base":
-    "azzedin-base" "costs" "course" "course-cold" "disk-base" "ethernet" "eurosys07-base"
+    "at-once" "azzedin-base" "costs" "course" "course-cold" "disk-base" "ethernet" "eurosys07-base"
     "full-think" "geneves-base" "hpl01-base" "one-processor" "overload" "page-cache"
-    "replica-disk" "systor12-base" "systor12-disk" "think-base"
+    "replica-disk" "slow-disk" "systor12-base" "systor12-disk" "think-base"
 };
 
 /// Everything that a file may extend.

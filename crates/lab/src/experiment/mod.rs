@@ -142,11 +142,20 @@ pub enum Program {
     Regatta,
     /// The bare loop, `regatta null`: the ceiling.
     Null,
+    /// The bare loop over io_uring.
+    NullUring,
     /// Any command; `{host}`, `{port}` and `{root}` are filled in.
     Command(Vec<String>),
     /// Another server with a template of ours.
     #[serde(untagged)]
     Other(Other),
+}
+
+impl Program {
+    /// Whether it is a bare loop, which sends the same bytes whatever is asked for.
+    pub(crate) fn is_bare(&self) -> bool {
+        matches!(self, Self::Null | Self::NullUring)
+    }
 }
 
 /// The factor that rates are.

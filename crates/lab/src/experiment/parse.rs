@@ -152,6 +152,7 @@ fn targets(file: &File<'_>, rules: Option<Rules>) -> Vec<Target> {
         let program = match table.program.as_deref().unwrap_or("regatta") {
             "regatta" => Program::Regatta,
             "null" => Program::Null,
+            "null-uring" => Program::NullUring,
             "command" if !table.command.is_empty() => Program::Command(table.command),
             "command" => {
                 file.say(format!("{path}: the program `command` needs `command = [...]`"));
@@ -160,7 +161,7 @@ fn targets(file: &File<'_>, rules: Option<Rules>) -> Vec<Target> {
             other => {
                 let Some(other) = Other::named(other) else {
                     let others = Other::ALL.map(Other::name).join(", ");
-                    let known = format!("regatta, null, {others}, command");
+                    let known = format!("regatta, null, null-uring, {others}, command");
                     file.say(format!("{path}: program {other:?} is none of {known}"));
                     continue;
                 };

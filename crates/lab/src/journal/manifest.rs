@@ -265,7 +265,7 @@ impl Manifest {
 fn without_disk(experiment: &Experiment) -> impl Iterator<Item = (String, String)> {
     let others = experiment.targets.iter().filter(|target| {
         // A program that serves one answer from memory needs no disk.
-        !matches!(target.program, Program::Regatta | Program::Null)
+        target.program != Program::Regatta && !target.program.is_bare()
     });
     let why = format!("no disk can be {IN_PROCESS} in a program that is not regatta");
     others.map(move |target| (target.name.clone(), why.clone()))

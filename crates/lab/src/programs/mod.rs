@@ -42,6 +42,8 @@ named! {
     pub enum Other {
         /// nginx: a process for each processor.
         Nginx = "nginx",
+        /// nginx with a pool of threads that read files.
+        NginxAio = "nginx-aio",
         /// lighttpd: one process.
         Lighttpd = "lighttpd",
         /// h2o: a thread for each processor.
@@ -97,6 +99,7 @@ pub struct ServingTls<'a> {
 impl Other {
     pub fn program(self) -> &'static str {
         match self {
+            Self::NginxAio => "nginx",
             Self::Apache | Self::ApacheWorker | Self::ApachePool => "apache2",
             other => other.name(),
         }
@@ -105,7 +108,7 @@ impl Other {
     /// The Debian package that has the program, and as little else as possible.
     pub fn package(self) -> &'static str {
         match self {
-            Self::Nginx => "nginx-light",
+            Self::Nginx | Self::NginxAio => "nginx-light",
             Self::Apache | Self::ApacheWorker | Self::ApachePool => "apache2-bin",
             other => other.name(),
         }
@@ -132,7 +135,7 @@ impl Other {
     /// open, `sendfile`, no log, no compression, and as many workers as it has processors.
     pub fn configuration(self, serving: &Serving<'_>) -> Result<String, String> {
         let template = match self {
-            Self::Nginx => include_str!("../../assets/programs/nginx.conf"),
+            Self::Nginx | Self::NginxAio => include_str!("../../assets/programs/nginx.conf"),
             Self::Lighttpd => include_str!("../../assets/programs/lighttpd.conf"),
             Self::H2o => include_str!("../../assets/programs/h2o.conf"),
             Self::Apache | Self::ApacheWorker | Self::ApachePool => {
@@ -163,7 +166,7 @@ impl Other {
             "connections_max": CONNECTIONS_MAX, "files_max": FILES_MAX, "module": module,
             "processes": processes, "each": each, "modules": APACHE_MODULES, "tls": tls,
             "http2": serving.http2 == Some(ServingHttp2::Encrypted), "clear_http2": clear_http2,
-            "codings": serving.codings, "brotli": brotli });
+            "codings": serving.codings, "brotli": brotli, "aio": self == Self::NginxAio });
         filled(&format!("{}.conf", self.name()), template, &values)
     }
 
@@ -184,7 +187,7 @@ impl Other {
         }
         words.push(program.into());
         match self {
-            Self::Nginx => {
+            Self::Nginx | Self::NginxAio => {
                 words.extend(["-p".into(), scratch.into(), "-c".into(), path]);
                 words.extend(["-e", "stderr"].map(OsString::from));
             }

@@ -32,6 +32,7 @@ fn configurations_say_where_what_and_how_much() {
     let place = serving(Path::new("/srv/site"), Path::new("/run/scratch"), 3);
     for (other, parts) in [
         (Other::Nginx, &["worker_processes 3;", "listen 127.0.0.1:8081 ", "sendfile on;"][..]),
+        (Other::NginxAio, &["worker_processes 3;", "sendfile on;", "aio threads;"]),
         (Other::Lighttpd, &["server.port = 8081", "\"sendfile\"", "max-worker = 0"]),
         (Other::H2o, &["num-threads: 3", "port: 8081"]),
         (
@@ -72,6 +73,7 @@ fn configurations_say_where_what_and_how_much() {
             assert!(!text.contains(costly), "{}: {costly}", other.name());
         }
     }
+    assert!(!Other::Nginx.configuration(&place).unwrap().contains("aio"));
     // The worker module does not know it, and would not start.
     let text = Other::ApacheWorker.configuration(&place).unwrap();
     assert!(!text.contains("AsyncRequestWorkerFactor"), "{text}");

@@ -18,7 +18,6 @@ mod tuning;
 
 use crate::analysis::Analysis;
 use crate::claims::{self, Growth, Judged};
-use crate::experiment::Program;
 use crate::journal::{Run, write_whole};
 use crate::profile::Profile;
 use crate::record::{AGAIN, Cell};
@@ -111,7 +110,7 @@ impl<'a> Report<'a> {
     /// Whether a cell is the bare loop's, which answers whatever is asked.
     fn is_null(&self, cell: &Cell) -> bool {
         let target = self.run.experiment.targets.iter().find(|one| one.name == cell.target);
-        target.is_some_and(|target| target.program == Program::Null)
+        target.is_some_and(|target| target.program.is_bare())
     }
 
     fn json(&self) -> Result<String, String> {

@@ -9,7 +9,7 @@ use super::{Report, goodput, papers, profiles, tuning};
 use crate::analysis::EffectRow;
 use crate::env::Record;
 use crate::env::spec::STANDS_IN;
-use crate::experiment::{Client, CpuLayout, LAYOUT, Program, words};
+use crate::experiment::{Client, CpuLayout, LAYOUT, words};
 use crate::journal::manifest::{Other, ROUND_TRIP};
 use crate::stats::{self, Interval};
 use crate::units::{date, filled, real, show};
@@ -351,7 +351,7 @@ impl Report<'_> {
             wrong += one.checked.fates.sum(Fate::is_lie);
         }
         let targets = self.run.experiment.targets.iter();
-        let bare = targets.filter(|target| target.program == Program::Null);
+        let bare = targets.filter(|target| target.program.is_bare());
         let bare: Vec<&str> = bare.map(|target| target.name.as_str()).collect();
         let [right, compared, wrong] = [right, compared, wrong].map(|count| show(real(count)));
         format!(

@@ -74,7 +74,7 @@ pub(crate) struct Place<'a> {
 pub(crate) fn binary(target: &Target, own: &OwnPrograms) -> PathBuf {
     let usual = || match &target.program {
         Program::Regatta => own.regatta.clone(),
-        Program::Null => own.lab.clone(),
+        Program::Null | Program::NullUring => own.lab.clone(),
         Program::Other(other) => {
             programs::find(other.program()).unwrap_or_else(|| other.program().into())
         }
@@ -105,7 +105,7 @@ fn own_file(program: &Path, name: &str, scratch: &Path) -> Result<PathBuf, Strin
 pub(crate) fn version(target: &Target, own: &OwnPrograms) -> Option<String> {
     let program = binary(target, own);
     match target.program {
-        Program::Regatta | Program::Null => version_line(&program),
+        Program::Regatta | Program::Null | Program::NullUring => version_line(&program),
         Program::Other(other) => other.version(&program),
         Program::Command(_) => Some("a command".to_owned()),
     }
@@ -273,8 +273,10 @@ fn words(
                 .flat_map(|(key, value)| [os("--set"), OsString::from(format!("{key}={value}"))]);
             words.extend(sets);
         }
-        Program::Null => {
-            words.extend([os("null"), os("--listen"), address.to_string().into()]);
+        bare @ (Program::Null | Program::NullUring) => {
+            let engine = if *bare == Program::Null { "epoll" } else { "uring" };
+            words.extend(["null", "--engine", engine, "--listen"].map(os));
+            words.push(address.to_string().into());
             if let Some(file) = target.config.get("file") {
                 words.extend([os("--file"), root.join(file.trim_start_matches('/')).into()]);
             }

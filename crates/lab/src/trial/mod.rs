@@ -11,7 +11,7 @@ pub(crate) use numbers::metrics;
 use crate::experiment::client::{FIELDS, LoadNeeds, STREAMS, TARGET, TLS};
 use crate::experiment::plan::{LAYOUT_TRIAL_S, LAYOUT_TRIALS, OPEN_MULTIPLES, Planned};
 use crate::experiment::{
-    Client, CpuLayout, Encryption, Experiment, Guards, LAYOUT, Loop, Machine, Measure, Program,
+    Client, CpuLayout, Encryption, Experiment, Guards, LAYOUT, Loop, Machine, Measure,
     RequestFields, Target, Warm, multiples,
 };
 use crate::group::INTERRUPTED;
@@ -400,11 +400,11 @@ impl Bench<'_> {
         let (mut target, options) = self.target(cell)?;
         let client = self.experiment.workload.client;
         let by_another = client != Client::Regatta;
-        if by_another && target.program == Program::Null {
+        if by_another && target.program.is_bare() {
             // Any target returns the same file.
             target.config.insert("file".to_owned(), asked.target.clone());
         }
-        let comparable = target.program != Program::Null;
+        let comparable = !target.program.is_bare();
         let (warm_s, window_s) = match by_another {
             true => another::watched_s(asked, recorder.is_some()),
             false => (asked.warm_s, asked.window_s),
