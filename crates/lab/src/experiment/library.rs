@@ -34,7 +34,7 @@ pub fn find(name: &str) -> Option<&'static str> {
 
 /// Bases that several experiments extend, by name; a base is no experiment itself.
 pub(super) const BASES: &[(&str, &str)] = files! { "experiments/base":
-    "at-once" "azzedin-base" "costs" "course" "course-cold" "disk-base" "ethernet" "eurosys07-base"
+    "azzedin-base" "costs" "course" "course-cold" "disk-base" "ethernet" "eurosys07-base"
     "full-think" "geneves-base" "hpl01-base" "one-processor" "overload" "page-cache"
     "replica-disk" "slow-disk" "systor12-base" "systor12-disk" "think-base"
 };
