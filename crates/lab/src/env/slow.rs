@@ -5,7 +5,7 @@
 
 use super::servant::{die_with_keeper, is_abandoned, order, say};
 use super::simdisk::{now_ns, sleep_until};
-use regatta_load::engine::PERIOD_NS;
+use regatta_load::engine::{PERIOD_NS, extra_ns};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -23,11 +23,10 @@ pub(super) struct Orders {
 pub(super) fn run() -> Result<(), String> {
     die_with_keeper()?;
     let Orders { cpus, left_percent } = order()?;
-    let taken = taken_ns(left_percent);
     for cpu in cpus {
         std::thread::Builder::new()
             .name(format!("slow-{cpu}"))
-            .spawn(move || take(cpu, taken))
+            .spawn(move || take(cpu, left_percent))
             .map_err(|error| error.to_string())?;
     }
     say("ready");
@@ -41,18 +40,25 @@ fn taken_ns(left_percent: u32) -> u64 {
     PERIOD_NS * u64::from(100 - left_percent.min(100)) / 100
 }
 
-/// Runs for `taken` of each period and sleeps for the rest.
-fn take(cpu: usize, taken: u64) {
+/// Leaves `left_percent` of the time of a processor: runs, and sleeps for the remaining part of
+/// the period. After a sleep that took longer it runs longer.
+fn take(cpu: usize, left_percent: u32) {
     if crate::group::run_on(&[cpu]).is_err() {
         return;
     }
-    let mut next = now_ns();
+    let taken = taken_ns(left_percent);
+    let mut slice = taken;
+    let mut begun = now_ns();
     loop {
-        while now_ns() < next + taken {
+        let end = begun + slice;
+        while now_ns() < end {
             std::hint::spin_loop();
         }
-        next = (next + PERIOD_NS).max(now_ns());
-        sleep_until(next);
+        let asleep = now_ns();
+        let rest = PERIOD_NS - taken;
+        sleep_until(end.max(asleep) + rest);
+        begun = now_ns();
+        slice = taken + extra_ns(begun - asleep, rest, 100 - left_percent.min(100));
     }
 }
 

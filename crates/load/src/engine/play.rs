@@ -276,6 +276,8 @@ pub(super) struct Held {
     begun: u64,
     /// Processor time of this thread when the last slice ended, ns.
     used_until: u64,
+    /// Time by which this slice is longer, as the last sleep was, ns.
+    extra_ns: u64,
     /// Time in which it had nothing to do and spun, ns.
     pub(super) spun_ns: u64,
 }
@@ -283,7 +285,8 @@ pub(super) struct Held {
 impl Held {
     /// For the thread that calls, whose processor time is counted.
     pub(super) fn new(percent: Option<u32>) -> Self {
-        Self { percent, begun: clock::nanos(), used_until: thread::cpu_nanos(), spun_ns: 0 }
+        let (begun, used_until) = (clock::nanos(), thread::cpu_nanos());
+        Self { percent, begun, used_until, extra_ns: 0, spun_ns: 0 }
     }
 
     /// Part of `wall_ns` that is this thread's.
@@ -298,13 +301,15 @@ impl Held {
             return poll.wait(Some(Duration::from_nanos(next.saturating_sub(now))));
         };
         loop {
-            if now.saturating_sub(self.begun) >= slice_ns(percent) {
+            if now.saturating_sub(self.begun) >= slice_ns(percent) + self.extra_ns {
                 // Falling asleep and waking are part of the share.
                 let used = thread::cpu_nanos();
-                let rest = rest_ns(used - self.used_until, percent);
+                let of_slice = (used - self.used_until).saturating_sub(self.extra_ns);
+                let rest = rest_ns(of_slice, percent);
                 self.used_until = used;
                 std::thread::sleep(Duration::from_nanos(rest));
                 self.begun = clock::nanos();
+                self.extra_ns = extra_ns(self.begun - now, rest, percent);
                 now = self.begun;
             }
             let changes = poll.wait(Some(Duration::ZERO))?;
@@ -326,6 +331,19 @@ const fn slice_ns(percent: u32) -> u64 {
 /// because much happened at once, is made up for.
 const fn rest_ns(used_ns: u64, percent: u32) -> u64 {
     used_ns * (100 - percent as u64) / percent as u64
+}
+
+/// The most that a sleep may be too long and be made up for, ns. In longer ones the whole machine
+/// stands still.
+const LATE_MAX_NS: u64 = 8 * PERIOD_NS;
+
+/// Time that a slice of `percent` is longer after a sleep of `slept_ns` that was to last `rest_ns`.
+/// A task is not preempted in the kernel: in one long call of io_uring it would have several
+/// slices.
+pub const fn extra_ns(slept_ns: u64, rest_ns: u64, percent: u32) -> u64 {
+    let late = slept_ns.saturating_sub(rest_ns);
+    let late = if late < LATE_MAX_NS { late } else { LATE_MAX_NS };
+    if percent >= 100 { 0 } else { late * percent as u64 / (100 - percent as u64) }
 }
 
 /// Share of one thread in the arrivals of an open or partly-open model.
@@ -598,12 +616,33 @@ mod tests {
         assert_eq!(Held::new(None).available_ns(1_000), 1_000);
     }
 
+    /// Whatever the sleeps were, the share of the whole time is as wanted, unless a machine stood
+    /// still.
+    #[test]
+    fn a_sleep_that_took_longer_is_followed_by_a_longer_slice() {
+        for percent in [20, 60, 75] {
+            let (mut taken, mut left, mut extra) = (0, 0, 0);
+            for late in [0, 0, 2_000_000, 900, 0, 4_000_000] {
+                taken += slice_ns(percent) + extra;
+                let rest = rest_ns(slice_ns(percent), percent);
+                left += rest + late;
+                extra = extra_ns(rest + late, rest, percent);
+            }
+            taken += extra;
+            let share = taken as f64 / (taken + left) as f64;
+            assert!((share * 100.0 - f64::from(percent)).abs() < 0.01, "{percent}: {share}");
+        }
+        assert_eq!(extra_ns(100, 300, 50), 0);
+        assert_eq!(extra_ns(1_000_000_000, 0, 50), LATE_MAX_NS);
+        assert_eq!(extra_ns(300, 0, 100), 0);
+    }
+
     /// Idle, it takes its share and no more, and says that it did nothing with it.
     #[test]
     fn an_idle_load_takes_its_share() {
         thread::set_timer_slack(Duration::from_nanos(1)).unwrap();
         let mut poll = Exact::new().unwrap();
-        // Others may keep it from the processor, or wake it late: both make its share smaller.
+        // Others may keep it from the processor, which makes its share smaller.
         let mut most = 0.0_f64;
         for _ in 0..5 {
             let mut held = Held::new(Some(40));
