@@ -1,14 +1,14 @@
 //! A ring that does no more than a server must: it accepts, receives, and sends bytes that live for
 //! ever. The bare loop, with which servers are compared, uses it.
-use super::buffers::{self, Buffers};
+use super::{
+    buffers::{self, Buffers},
+    wire::ring_with_buffers,
+};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::{
     fmt, io,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
-
-const ENTRIES: u32 = 1024;
-const COMPLETIONS: u32 = 4096;
 
 /// Kinds of operations, in the upper half of their names.
 const ACCEPT: u64 = 0;
@@ -65,12 +65,7 @@ impl LeanRing {
     /// The kernel has no io_uring, forbids it (`kernel.io_uring_disabled`, seccomp), or is older
     /// than 6.1.
     pub fn new(count: u16, size: usize) -> io::Result<Self> {
-        let ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_cqsize(COMPLETIONS)
-            .build(ENTRIES)?;
-        let buffers = Buffers::new(&ring.submitter(), count, size)?;
+        let (ring, buffers) = ring_with_buffers(count, size)?;
         Ok(Self { ring, buffers, lent: None })
     }
 

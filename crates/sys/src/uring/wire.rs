@@ -29,6 +29,17 @@ const END_MAX: Duration = Duration::from_millis(100);
 /// Buffers for pieces of files that are kept for the next ones.
 const SPARES_MAX: usize = 16;
 
+/// A ring of the thread that calls, which receives into `count` buffers of `size` bytes.
+pub(super) fn ring_with_buffers(count: u16, size: usize) -> io::Result<(IoUring, Buffers)> {
+    let ring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_cqsize(COMPLETIONS)
+        .build(ENTRIES)?;
+    let buffers = Buffers::new(&ring.submitter(), count, size)?;
+    Ok((ring, buffers))
+}
+
 /// Keys from here on are not of connections.
 const OTHERS: u64 = 1 << 63;
 
@@ -160,12 +171,7 @@ impl WireRing {
     /// The kernel has no io_uring, forbids it (`kernel.io_uring_disabled`, seccomp), or is older
     /// than 6.1.
     pub fn new(root: Option<Root>, rules: OpenRules, count: u16, size: usize) -> io::Result<Self> {
-        let ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_cqsize(COMPLETIONS)
-            .build(ENTRIES)?;
-        let buffers = Buffers::new(&ring.submitter(), count, size)?;
+        let (ring, buffers) = ring_with_buffers(count, size)?;
         Ok(Self {
             ring,
             buffers,
