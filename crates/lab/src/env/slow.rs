@@ -5,7 +5,7 @@
 
 use super::servant::{die_with_keeper, is_abandoned, order, say};
 use super::simdisk::{now_ns, sleep_until};
-use regatta_load::engine::{PERIOD_NS, extra_ns};
+use regatta_load::engine::{PERIOD_NS, extra_ns, slice_ns};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -35,19 +35,15 @@ pub(super) fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// Time taken of each period, ns.
-fn taken_ns(left_percent: u32) -> u64 {
-    PERIOD_NS * u64::from(100 - left_percent.min(100)) / 100
-}
-
 /// Leaves `left_percent` of the time of a processor: runs, and sleeps for the remaining part of
 /// the period. After a sleep that took longer it runs longer.
 fn take(cpu: usize, left_percent: u32) {
     if crate::group::run_on(&[cpu]).is_err() {
         return;
     }
-    let taken = taken_ns(left_percent);
-    let mut slice = taken;
+    let share = share(left_percent);
+    let rest = PERIOD_NS - slice_ns(share);
+    let mut slice = slice_ns(share);
     let mut begun = now_ns();
     loop {
         let end = begun + slice;
@@ -55,11 +51,15 @@ fn take(cpu: usize, left_percent: u32) {
             std::hint::spin_loop();
         }
         let asleep = now_ns();
-        let rest = PERIOD_NS - taken;
-        sleep_until(end.max(asleep) + rest);
+        sleep_until(asleep + rest);
         begun = now_ns();
-        slice = taken + extra_ns(begun - asleep, rest, 100 - left_percent.min(100));
+        slice = slice_ns(share) + extra_ns(begun - asleep, rest, share);
     }
+}
+
+/// Share that is taken, per cent.
+fn share(left_percent: u32) -> u32 {
+    100 - left_percent.min(100)
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn ticks_see_the_share_that_is_taken() {
         for left_percent in [20, 40, 60, 90] {
-            let taken = taken_ns(left_percent);
+            let taken = slice_ns(share(left_percent));
             for ticks_per_s in [100, 250, 300, 1_000] {
                 for start in (0..PERIOD_NS).step_by(30_011) {
                     let ticks =

@@ -43,7 +43,7 @@ pub use options::{LoadOptions, Model, OutputOptions, Taken, Verify, parse_alter}
 pub use outcome::{Outcome, Reason, Ruling, Stamp};
 pub use part::{Part, Shards};
 pub use plan::Plan;
-pub use play::{Idled, PERIOD_NS, extra_ns};
+pub use play::{Idled, PERIOD_NS, extra_ns, slice_ns};
 pub use secure::TlsOptions;
 pub use shard::Shard;
 pub use slo::{Judged, Level, Slo, Verdict, parse_time};

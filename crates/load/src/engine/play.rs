@@ -323,7 +323,8 @@ impl Held {
     }
 }
 
-const fn slice_ns(percent: u32) -> u64 {
+/// Time of a slice that is this share of a period.
+pub const fn slice_ns(percent: u32) -> u64 {
     PERIOD_NS * percent as u64 / 100
 }
 
