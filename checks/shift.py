@@ -53,8 +53,9 @@ def run(options, folder, site, architecture):
     """Goodput by second of the three phases."""
     serve = (f'exec {options.regatta} serve "$REGATTA_FILES" --listen 127.0.0.1:{PORT} '
              f"--architecture {architecture}")
-    command = [*options.xtask.split(), "env", "run", "--memory", MEMORY, "--disk", DISK, "--server-cpus",
-               "0", "--client-cpus", "1", "--files", str(site), "--", "sh", "-c", serve]
+    command = [*options.xtask.split(), "env", "run", "--memory", MEMORY, "--disk", DISK,
+               "--server-cpus", "0", "--client-cpus", "1", "--files", str(site), "--",
+               "sh", "-c", serve]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         for line in server.stdout:
