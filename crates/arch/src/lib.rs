@@ -48,6 +48,17 @@ const _: () = assert_send::<(Link<StaticFile>, Exchange<StaticFile>, Op<StaticFi
 const _: () = assert_send::<(conn::step::ReadySlot, conn::worker::Passed)>();
 const _: () = assert_sync::<Env>();
 
+/// Subject of a line that a worker writes to the error log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A controller has decided.
+    Decision,
+    /// A disk, or a file server, does not answer.
+    DiskSilent,
+    /// A disk answers again.
+    DiskBack,
+}
+
 /// Log that is written in batches and needs to know the time. One per unit.
 pub trait WorkerLog: Log {
     /// Writes lines that have waited long enough, and reopens the files if the master asked for it.
@@ -58,8 +69,8 @@ pub trait WorkerLog: Log {
     fn is_due(&self) -> bool;
     /// Calls `each` for every descriptor that this process has opened for the log.
     fn each_own(&self, each: &mut dyn FnMut(BorrowedFd<'_>));
-    /// Writes a notice to the error log.
-    fn notice(&self, _message: fmt::Arguments<'_>) {}
+    /// Writes a line to the error log.
+    fn notice(&self, _about: Notice, _message: fmt::Arguments<'_>) {}
 }
 
 impl WorkerLog for NoLog {

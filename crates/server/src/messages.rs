@@ -158,6 +158,11 @@ messages! {
              asked for it.";
     }
     "Logs and files" {
+        DISK_SILENT "disk-silent" Warning:
+            "An operation on a file has taken longer than a second. The line names the file, and \
+             says how many operations wait for its disk or file server. See [A disk that \
+             hangs](#a-disk-that-hangs).";
+        DISK_BACK "disk-back" Notice: "No operation on a file takes longer than a second any more.";
         FILE_FAULT "file-fault" Error:
             "The file exists, but the server may not open it (403), or the disk or file system \
              fails (500). Check the permissions or the disk.";

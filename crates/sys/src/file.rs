@@ -12,7 +12,7 @@ use rustix::{
 };
 use std::{
     ffi::{CStr, CString, OsStr},
-    io, iter,
+    fmt, io, iter,
     mem::ManuallyDrop,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
@@ -178,6 +178,33 @@ impl StaticFile {
     pub fn file_system(&self) -> io::Result<FileSystem> {
         let opens_in_memory = OPEN_IN_MEMORY.contains(&rustix::fs::fstatfs(self)?.f_type);
         Ok(FileSystem { device: self.id().device, opens_in_memory })
+    }
+}
+
+/// Purpose of an operation on a file, as messages say it.
+#[derive(Clone, Copy, Debug)]
+pub enum DiskSubject<'a> {
+    /// Opening a path.
+    Opens(&'a OpenReq),
+    /// Reading a file.
+    Reads(&'a StaticFile),
+}
+
+impl fmt::Display for DiskSubject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Opens(req) => {
+                write!(f, "opening /{} below the root", req.below().1.escape_ascii())
+            }
+            Self::Reads(file) => match name(file.as_fd()) {
+                Ok(path) => write!(f, "reading {}", path.as_os_str().as_bytes().escape_ascii()),
+                Err(_) => {
+                    let FileId { device, inode, .. } = file.id();
+                    let (major, minor) = device_numbers(device);
+                    write!(f, "reading inode {inode} of device {major}:{minor}")
+                }
+            },
+        }
     }
 }
 

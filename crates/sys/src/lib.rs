@@ -55,7 +55,8 @@ pub mod wait;
 
 pub use event::Bell;
 pub use file::{
-    FileSystem, FileTrace, Named, Root, StaticFile, device_numbers, fstat, may_make_files, name,
+    DiskSubject, FileSystem, FileTrace, Named, Root, StaticFile, device_numbers, fstat,
+    may_make_files, name,
 };
 pub use listing::{ListedFolder, NameFacts, NameKind};
 pub use map::{Map, send_mapped};

@@ -16,7 +16,7 @@ pub use sends::SentBytes;
 pub use wire::WireRing;
 
 use crate::{
-    Bell, OpenRules, Read, Root, StaticFile,
+    Bell, DiskSubject, OpenRules, Read, Root, StaticFile,
     opening::{Next as NextOpen, Opening, is_known},
     read::{COPY_BYTES, after_probe, room},
     simulated_disk,
@@ -156,6 +156,22 @@ struct Running {
     slow: Option<types::Timespec>,
 }
 
+/// Purpose of the operation with this token.
+fn subject(running: &[Option<Box<Running>>], token: Token) -> Option<DiskSubject<'_>> {
+    Some(running.get(usize::try_from(token).ok()?)?.as_ref()?.subject())
+}
+
+impl Running {
+    const fn subject(&self) -> DiskSubject<'_> {
+        match &self.progress {
+            Progress::Open { req, .. } => DiskSubject::Opens(req),
+            Progress::Read(ReadReq { file, .. })
+            | Progress::Prefetch { file, .. }
+            | Progress::Fill { file, .. } => DiskSubject::Reads(file),
+        }
+    }
+}
+
 enum Progress {
     /// The root stays the same for all siblings, and open for as long as the kernel may use it.
     Open {
@@ -208,6 +224,12 @@ impl Ring {
     /// Opens below another root from now on. Operations under way stay below the old one.
     pub fn set_root(&mut self, root: &Root) {
         replace_root(&mut self.root, root);
+    }
+
+    /// Purpose of an operation under way.
+    #[must_use]
+    pub fn subject(&self, token: Token) -> Option<DiskSubject<'_>> {
+        subject(&self.running, token)
     }
 
     /// Begins an operation, which may be over on return.

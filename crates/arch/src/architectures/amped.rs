@@ -1,7 +1,7 @@
 //! AMPED, asymmetric multi-process event-driven: an event loop, and helpers for everything that may
 //! block on disk (Flash: Pai, Druschel, Zwaenepoel, USENIX 1999).
 use crate::{
-    Demand, Driver, Env, Settings, WorkError,
+    Demand, Driver, Env, Settings, WorkError, WorkerLog,
     architectures::event::{self, EventOptions, EventWorker},
     disk::{
         at_once::{Completion, Disk, count_residency, front},
@@ -232,6 +232,10 @@ impl<C: HelperPool> Disk for HelperDisk<'_, C> {
 
     fn source(&self) -> Option<BorrowedFd<'_>> {
         Some(self.helpers.source())
+    }
+
+    fn check(&mut self, now_ns: u64, log: &dyn WorkerLog) {
+        self.helpers.check("", now_ns, log);
     }
 
     fn next_completion(&mut self) -> Option<Completion> {

@@ -1,7 +1,7 @@
 //! The adaptive server: what is in memory is served inline, as in `sped`; what is not, by helpers
 //! of its mount, as in `amped`. The kernel is asked first, without blocking.
 use crate::{
-    Demand, Driver, Env, Settings, WorkError,
+    Demand, Driver, Env, Settings, WorkError, WorkerLog,
     architectures::event::{self, EventOptions, EventWorker},
     control::HelperRules,
     disk::{
@@ -297,6 +297,10 @@ impl<C: HelperPool> Disk for AutoDisk<'_, C> {
 
     fn source(&self) -> Option<BorrowedFd<'_>> {
         Some(self.mounts.source())
+    }
+
+    fn check(&mut self, now_ns: u64, log: &dyn WorkerLog) {
+        self.mounts.check(now_ns, log);
     }
 
     fn next_completion(&mut self) -> Option<Completion> {

@@ -6,7 +6,7 @@ mod options;
 mod poller;
 
 use crate::{
-    Demand, Driver, Env, Units, WorkError, WorkerLog,
+    Demand, Driver, Env, Notice, Units, WorkError, WorkerLog,
     cache::thread_cache::ThreadCache,
     conn::{
         accept::{AcceptOptions, AcceptRules, WhenFull},
@@ -279,7 +279,7 @@ impl Decider<'_> {
         let decision = ReadDecision { rule, seen, way: decide(rule, options.bounds(), &seen) };
         decision.count(self.tally);
         if options.trace {
-            self.log.notice(format_args!("{decision}"));
+            self.log.notice(Notice::Decision, format_args!("{decision}"));
         }
         decision.way
     }

@@ -2,7 +2,7 @@
 //! kinds of helper processes, which only bring names and chunks of files into memory. The loop then
 //! opens the names itself, maps the chunks and sends from them.
 use crate::{
-    Demand, Driver, Env, Settings, WorkError,
+    Demand, Driver, Env, Settings, WorkError, WorkerLog,
     architectures::event::{self, EventOptions, EventWorker},
     conn::maps::Maps,
     disk::{
@@ -442,6 +442,10 @@ impl<C: HelperPool> Disk for FlashDisk<'_, C> {
 
     fn source(&self) -> Option<BorrowedFd<'_>> {
         Some(self.sources.as_fd())
+    }
+
+    fn check(&mut self, now_ns: u64, log: &dyn WorkerLog) {
+        self.groups.iter_mut().for_each(|group| group.helpers.check("", now_ns, log));
     }
 
     fn next_completion(&mut self) -> Option<Completion> {

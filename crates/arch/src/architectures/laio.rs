@@ -1,7 +1,7 @@
 //! LAIO, lazy asynchronous I/O (Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004). Every disk
 //! operation completes at once if it can. Otherwise it continues elsewhere.
 use crate::{
-    Driver, Env, WorkError,
+    Driver, Env, WorkError, WorkerLog,
     architectures::event::{self, EventOptions, EventWorker},
     disk::{
         at_once::{Completion, Disk, front},
@@ -110,6 +110,10 @@ impl Engine for Ring {
         Self::finished(self, out)
     }
 
+    fn describe(&self, token: Token) -> String {
+        self.subject(token).map_or_else(String::new, |subject| subject.to_string())
+    }
+
     fn source(&self) -> BorrowedFd<'_> {
         self.as_fd()
     }
@@ -168,6 +172,10 @@ impl<C: HelperPool> Disk for NowaitDisk<'_, C> {
 
     fn source(&self) -> Option<BorrowedFd<'_>> {
         Some(self.helpers.source())
+    }
+
+    fn check(&mut self, now_ns: u64, log: &dyn WorkerLog) {
+        self.helpers.check("", now_ns, log);
     }
 
     fn next_completion(&mut self) -> Option<Completion> {
@@ -283,6 +291,9 @@ mod tests {
             Ok(())
         }
 
+        fn describe(&self, _: Token) -> String {
+            String::new()
+        }
         fn source(&self) -> BorrowedFd<'_> {
             self.bell.as_fd()
         }

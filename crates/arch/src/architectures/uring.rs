@@ -199,6 +199,10 @@ impl Engine for SharedRing<'_> {
         Ok(())
     }
 
+    fn describe(&self, token: Token) -> String {
+        self.ring.borrow().subject(token).map_or_else(String::new, |subject| subject.to_string())
+    }
+
     fn source(&self) -> BorrowedFd<'_> {
         self.source.as_fd()
     }

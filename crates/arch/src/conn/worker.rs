@@ -355,6 +355,12 @@ impl<'a, S> Worker<'a, S> {
         &self.desk.around
     }
 
+    /// Time at which the round began.
+    #[must_use]
+    pub const fn now(&self) -> Tick {
+        self.desk.now.tick
+    }
+
     /// [`Desk::held_ms`].
     #[must_use]
     pub const fn held_ms(&self) -> u32 {

@@ -2,9 +2,12 @@
 #[cfg(test)]
 pub(crate) mod schedule;
 
-use crate::drive::{
-    ledger::Spent,
-    perform::{self, Below, TransferFailure},
+use crate::{
+    WorkerLog,
+    drive::{
+        ledger::Spent,
+        perform::{self, Below, TransferFailure},
+    },
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, Fault, OpenReq, Outbox, ReadReq, Segment, Ticket};
@@ -58,6 +61,8 @@ pub trait Disk {
     fn source(&self) -> Option<BorrowedFd<'_>> {
         None
     }
+    /// Once a second: reports files that are not answered.
+    fn check(&mut self, _now_ns: u64, _log: &dyn WorkerLog) {}
     /// Time until an operation is performed that only waits for its time; `None` if there is none.
     fn due_in(&self) -> Option<Duration> {
         None

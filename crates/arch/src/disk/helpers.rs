@@ -6,9 +6,9 @@
 #[cfg(test)]
 pub(crate) mod schedule;
 
-use crate::control::HelperWork;
 use crate::disk::{
     at_once::{Completion, DiskResult},
+    silence::{Longest, Silence},
     waiters::{Sequence, Waiters},
 };
 use crate::drive::{
@@ -16,10 +16,11 @@ use crate::drive::{
     ledger::Spent,
     perform::{self, Below, timed},
 };
+use crate::{WorkerLog, control::HelperWork};
 use regatta_metrics::{Counter, FilmEvent, FilmSubject, Tally};
 use regatta_op::{Abandoned, OpKind, OpenReq, ReadReq, Ticket};
-use regatta_sys::{FileSystem, OpenResult, Read, StaticFile, clock};
-use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
+use regatta_sys::{DiskSubject, FileSystem, OpenResult, Read, StaticFile, clock};
+use std::{collections::BTreeMap, fmt, io, os::fd::BorrowedFd};
 
 /// Helpers that may die with a task before the loop runs it itself.
 const LOST_MAX: u8 = 2;
@@ -230,6 +231,7 @@ pub struct Helpers<'a, C> {
     /// Number of helpers.
     count: usize,
     work: HelperWork,
+    silence: Silence,
     tally: Tally<'a>,
 }
 
@@ -258,6 +260,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
             idle,
             count: 0,
             work: HelperWork::default(),
+            silence: Silence::default(),
             tally,
         }
     }
@@ -298,6 +301,20 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     /// Whether a task waits or is being performed.
     pub fn has_tasks(&self) -> bool {
         !self.queue.is_empty() || self.count > self.idle.len()
+    }
+
+    /// Reports files that helpers wait for too long. `disk` is what lines begin with.
+    pub fn check(&mut self, disk: impl fmt::Display, now_ns: u64, log: &dyn WorkerLog) {
+        let operations = self.queue.len() + self.count - self.idle.len();
+        let oldest = self.busy.iter().flatten().min_by_key(|job| job.since);
+        let longest = oldest.map(|HelperJob { since, task, .. }| {
+            let subject = match task {
+                HelperTask::Open(req) => DiskSubject::Opens(req),
+                HelperTask::Touch(req) | HelperTask::Read(req) => DiskSubject::Reads(&req.file),
+            };
+            Longest { since: *since, subject, operations }
+        });
+        self.silence.check(disk, longest, now_ns, log);
     }
 
     /// Queues a task.

@@ -7,4 +7,5 @@ pub mod helpers;
 pub mod mounts;
 pub mod probed;
 pub mod ring_disk;
+mod silence;
 pub mod waiters;

@@ -8,7 +8,7 @@ use super::{
     helpers::{HelperJob, HelperLimits, HelperPool, Helpers},
 };
 use crate::{
-    WorkerLog,
+    Notice, WorkerLog,
     control::{HelperCount, HelperDecision, HelperReason, HelperRules, HelperSample},
     drive::perform::Below,
 };
@@ -89,14 +89,10 @@ impl<C: HelperPool> Mount<'_, C> {
         self.count.observe(sample, now_ns)
     }
 
-    /// Whether a decision is to be logged: a change of the number, or the beginning or end of a
-    /// hang.
+    /// Whether a decision is to be logged: it changes the number, and is not logged yet.
     fn is_reported(&mut self, decision: &HelperDecision) -> bool {
         let HelperDecision { helpers, before, reason, .. } = *decision;
-        let hangs = |reason| reason == HelperReason::Hangs;
-        let (known, known_reason) = self.logged;
-        let is_reported = helpers != before && (helpers, reason) != (known, known_reason)
-            || hangs(reason) != hangs(known_reason);
+        let is_reported = helpers != before && (helpers, reason) != self.logged;
         if is_reported {
             self.logged = (helpers, reason);
         }
@@ -105,9 +101,11 @@ impl<C: HelperPool> Mount<'_, C> {
 }
 
 /// Name of a mount in the log: its device, as in `/proc/self/mountinfo`.
-impl<C: HelperPool> fmt::Display for Mount<'_, C> {
+struct DeviceName(Option<u64>);
+
+impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.device.map(device_numbers) {
+        match self.0.map(device_numbers) {
             Some((major, minor)) => write!(f, "{major}:{minor}"),
             None => f.write_str("unknown"),
         }
@@ -233,7 +231,9 @@ impl<'a, C: HelperPool> Mounts<'a, C> {
         }
         if mount.is_reported(&decision) {
             let would = if mode == ControlMode::DryRun { "dry run: " } else { "" };
-            log.notice(format_args!("auto: {would}mount {mount}: {decision}"));
+            let name = DeviceName(mount.device);
+            let line = format_args!("auto: {would}mount {name}: {decision}");
+            log.notice(Notice::Decision, line);
         }
         let HelperDecision { helpers, before, .. } = decision;
         if helpers == before || mode == ControlMode::DryRun {
@@ -243,6 +243,16 @@ impl<'a, C: HelperPool> Mounts<'a, C> {
         self.tally.add(Counter::AutoHelpersAdded, helpers.saturating_sub(before).into());
         self.tally.add(Counter::AutoHelpersRemoved, before.saturating_sub(helpers).into());
         mount.helpers.resize(helpers as usize);
+    }
+
+    /// Reports files that helpers wait for too long, and lets the controllers see mounts that no
+    /// request comes for.
+    pub fn check(&mut self, now_ns: u64, log: &dyn WorkerLog) {
+        for at in 0..self.mounts.len() {
+            self.control(at);
+            let Mount { helpers, device, .. } = &mut self.mounts[at];
+            helpers.check(format_args!("mount {}: ", DeviceName(*device)), now_ns, log);
+        }
     }
 
     /// Forgets tasks of a connection.
@@ -305,14 +315,13 @@ mod tests {
         at_once::schedule::Folder,
         helpers::{HelperTask, Purpose, schedule::RandomHelpers},
     };
-    use crate::testing::dice::Dice;
+    use crate::testing::{dice::Dice, notices::Notices};
     use regatta_metrics::Counter;
     use regatta_metrics::Gauge;
-    use regatta_op::{Codings, Now, Ticket};
-    use regatta_origin::{Log, NoLog, Record};
+    use regatta_op::{Codings, Ticket};
+    use regatta_origin::NoLog;
     use regatta_sys::{OpenRules, hook};
     use regatta_testkit::counters::arena;
-    use std::cell::RefCell;
 
     const RULES: HelperRules =
         HelperRules { helpers_min: 2, helpers_max: 8, period_ms: 100, wait_us_max: 1000 };
@@ -346,29 +355,6 @@ mod tests {
         hook::clear();
     }
 
-    /// Keeps its notices.
-    #[derive(Default)]
-    struct Notices(RefCell<Vec<String>>);
-
-    impl Log for Notices {
-        fn wants(&self) -> bool {
-            false
-        }
-        fn record(&self, _: &Record<'_>) {}
-    }
-
-    impl WorkerLog for Notices {
-        fn tick(&self, _: Now) {}
-        fn flush(&self) {}
-        fn is_due(&self) -> bool {
-            false
-        }
-        fn each_own(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
-        fn notice(&self, message: fmt::Arguments<'_>) {
-            self.0.borrow_mut().push(message.to_string());
-        }
-    }
-
     /// Twenty tasks for the mount of the root, nearly all waiting for `wait_ms`; and one more when
     /// the first period is over.
     fn load(mounts: &mut Mounts<'_, RandomHelpers<'_>>, wait_ms: u64) {
@@ -399,7 +385,7 @@ mod tests {
                 assert_eq!(mounts.mounts[0].helpers_max(), helpers, "{mode:?} {wait_ms}");
                 assert_eq!(tally.slot().gauge(Gauge::AutoHelpers), helpers.into());
             });
-            let lines = log.0.into_inner();
+            let lines = log.take();
             let is_expected = |line: &String| {
                 start.is_some_and(|start| line.starts_with(start)) && line.contains(text)
             };
@@ -418,15 +404,19 @@ mod tests {
             }
             assert_eq!(tally.slot().get(Counter::AutoHung), 18, "from the third task on");
             assert_eq!(mounts.mounts[0].helpers_max(), 2, "more would hang, too");
+            hook::set_time(2_000_000_001, 0);
+            mounts.check(2_000_000_001, &log);
+            assert_eq!(tally.slot().get(Counter::AutoHung), 19, "no request came");
             mounts.stir(&mut Dice::new(1), true);
             while mounts.next_completion().is_some() {}
-            hook::set_time(2_100_000_000, 0);
-            assert!(mounts.submit_or_run(0, job(20)).is_none());
+            mounts.check(2_100_000_000, &log);
         });
-        let lines = log.0.into_inner();
-        let hangs: Vec<_> =
-            lines.iter().map(|line| line.contains("the mount does not answer")).collect();
-        assert_eq!(hangs, [true, false], "{lines:?}");
+        let lines = log.take();
+        assert!(lines[0].starts_with("mount "), "{lines:?}");
+        assert!(lines[0].contains("opening /1 below the root has taken 2.0 s"), "{lines:?}");
+        assert!(lines[0].contains("19 other operations wait"), "{lines:?}");
+        assert!(lines[1].ends_with("files are answered again, after 2.1 s"), "{lines:?}");
+        assert_eq!(lines.len(), 2, "{lines:?}");
     }
 
     #[test]

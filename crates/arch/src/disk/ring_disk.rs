@@ -1,8 +1,10 @@
 //! A disk whose operations a ring of the kernel performs.
 use crate::{
+    WorkerLog,
     disk::{
         at_once::{Completion, Disk, DiskResult, Wire, front},
         helpers::Purpose,
+        silence::{Longest, Silence},
         waiters::{Sequence, Waiters},
     },
     drive::{
@@ -13,7 +15,7 @@ use crate::{
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
-    OpenResult, Read, Resident, Root, StaticFile, by_nowait, open_cached, read_cached,
+    OpenResult, Read, Resident, Root, StaticFile, by_nowait, clock, open_cached, read_cached,
     uring::{DiskOp, Finished, SentBytes, Token},
 };
 use std::{
@@ -47,6 +49,8 @@ pub trait Engine {
     /// # Errors
     /// Nothing more will be reported.
     fn finished(&mut self, out: &mut Vec<(Token, Finished)>) -> io::Result<()>;
+    /// Purpose of an operation in flight, as a message says it.
+    fn describe(&self, token: Token) -> String;
     /// Readable while there may be completions.
     fn source(&self) -> BorrowedFd<'_>;
     /// Opens below another root from now on.
@@ -98,6 +102,7 @@ pub struct RingDisk<'a, E> {
     /// The most operations that may be in the ring at once.
     operations_max: usize,
     chunk_bytes: u64,
+    silence: Silence,
     tally: Tally<'a>,
 }
 
@@ -107,6 +112,8 @@ struct Pending {
     purpose: Purpose,
     /// Bytes that may be sent when the range is in memory.
     bytes: u64,
+    /// Time at which it was begun or queued, by the precise clock.
+    since: u64,
 }
 
 impl<'a, E: Engine> RingDisk<'a, E> {
@@ -120,8 +127,19 @@ impl<'a, E: Engine> RingDisk<'a, E> {
         tally: Tally<'a>,
     ) -> Self {
         let (waiters, in_flight) = (Waiters::default(), HashMap::new());
-        let (queue, done) = (BTreeMap::new(), VecDeque::new());
-        Self { ring, waiters, in_flight, queue, done, below, operations_max, chunk_bytes, tally }
+        let (queue, done, silence) = (BTreeMap::new(), VecDeque::new(), Silence::default());
+        Self {
+            ring,
+            waiters,
+            in_flight,
+            queue,
+            done,
+            below,
+            operations_max,
+            chunk_bytes,
+            silence,
+            tally,
+        }
     }
 
     fn start(&mut self, op: DiskOp, key: u64, purpose: Purpose, bytes: u64) -> Option<Finished> {
@@ -135,8 +153,8 @@ impl<'a, E: Engine> RingDisk<'a, E> {
             Ok(finished) => return self.count(Some(finished)),
             Err(left) => left,
         };
-        let pending =
-            Pending { key, sequence: self.waiters.add(key, purpose.ticket()), purpose, bytes };
+        let (sequence, since) = (self.waiters.add(key, purpose.ticket()), clock::nanos());
+        let pending = Pending { key, sequence, purpose, bytes, since };
         match left {
             Ok(token) => drop(self.in_flight.insert(token, pending)),
             Err(op) => drop(self.queue.insert(pending.sequence, (pending, op))),
@@ -231,6 +249,17 @@ impl<E: Engine> Disk for RingDisk<'_, E> {
         self.ring.wire()
     }
 
+    fn check(&mut self, now_ns: u64, log: &dyn WorkerLog) {
+        let operations = self.in_flight.len() + self.queue.len();
+        let oldest = self.in_flight.iter().min_by_key(|(_, pending)| pending.since);
+        let longest = oldest.map(|(token, Pending { since, .. })| Longest {
+            since: *since,
+            subject: self.ring.describe(*token),
+            operations,
+        });
+        self.silence.check("", longest, now_ns, log);
+    }
+
     fn renew_root(&mut self) {
         self.ring.set_root(self.below.root);
     }
@@ -248,7 +277,7 @@ impl<E: Engine> Disk for RingDisk<'_, E> {
             self.take_finished();
         }
         while let Some((pending, finished)) = self.done.pop_front() {
-            let Pending { key, sequence, purpose, bytes } = pending;
+            let Pending { key, sequence, purpose, bytes, .. } = pending;
             let result = match (purpose, finished) {
                 (Purpose::Open(ticket), Finished::Opened(found)) => {
                     DiskResult::Opened(ticket, found)

@@ -20,10 +20,10 @@ use crate::{
     loops::line::{StageJob, poll::PollStage},
 };
 use regatta_metrics::Counter;
-use regatta_op::{Abandoned, CloseReason, OpKind};
+use regatta_op::{Abandoned, CloseReason, OpKind, Tick};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
-    hook, socket,
+    clock, hook, socket,
     wait::{Event, Interest, Poller},
 };
 use std::{io, os::fd::AsFd, time::Duration};
@@ -33,6 +33,8 @@ const EVENTS: usize = 1024;
 /// Most completions that are taken before others have their turn: each may ask for more at once,
 /// and the disk be faster than this loop.
 const COMPLETIONS_MAX: usize = 1024;
+/// Time between two checks of the disk, milliseconds.
+const CHECK_MS: u64 = 1_000;
 /// Keys with the top bit are the loop's own.
 const BELL: u64 = u64::MAX;
 const DISK: u64 = u64::MAX - 1;
@@ -55,6 +57,8 @@ pub struct EventLoop<'a, P> {
     seat: Option<LoopSeat<'a>>,
     /// The disk may have finished more than was taken.
     has_finished: bool,
+    /// Time at which the disk is checked again.
+    check_on: Tick,
 }
 
 impl<'a, P: Poller> EventLoop<'a, P> {
@@ -68,8 +72,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let rules = TurnRules { edge: poller.edge(), ..rules };
         let io = Io::new(disk, rules, &worker.around().cx.site.limits);
         let handshakes = Handshakes::new(rules.handshakes_per_round);
-        let (stage, cohort, seat) = (None, None, None);
-        Self { poller, worker, io, stage, cohort, handshakes, seat, has_finished: false }
+        let (stage, cohort, seat, check_on) = (None, None, None, Tick(0));
+        Self { poller, worker, io, stage, cohort, handshakes, seat, has_finished: false, check_on }
     }
 
     /// Makes it a stage of a pipeline.
@@ -186,7 +190,17 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         self.has_finished |=
             due.is_some() && self.io.disk.due_in().is_some_and(|due| due.is_zero());
         self.handshakes.begin_round();
+        self.check_disk();
         Ok(())
+    }
+
+    /// Has the disk report files that are not answered.
+    fn check_disk(&mut self) {
+        let now = self.worker.now();
+        if self.check_on <= now {
+            self.check_on = now.after(CHECK_MS);
+            self.io.disk.check(clock::nanos(), self.worker.around().log);
+        }
     }
 
     /// Hands on what the poller said.

@@ -1,5 +1,6 @@
 //! Helpers of tests.
 pub(crate) mod dice;
+pub(crate) mod notices;
 pub(crate) use regatta_testkit::folder;
 
 use crate::options::{OptionSpec, Settings};

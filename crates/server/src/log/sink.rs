@@ -6,7 +6,7 @@ use super::{
     skip::SkippedPaths,
 };
 use crate::messages;
-use regatta_arch::WorkerLog;
+use regatta_arch::{Notice, WorkerLog};
 use regatta_metrics::{ControlView, Counter, Tally};
 use regatta_op::{Now, Tick};
 use regatta_origin::{FileFault, FileOperation, Log, Record};
@@ -335,8 +335,13 @@ impl WorkerLog for LogSink<'_> {
         self.errors.each_own(each);
     }
 
-    fn notice(&self, message: fmt::Arguments<'_>) {
-        self.errors.note(messages::CONTROLLER_DECISION, message);
+    fn notice(&self, about: Notice, message: fmt::Arguments<'_>) {
+        let id = match about {
+            Notice::Decision => messages::CONTROLLER_DECISION,
+            Notice::DiskSilent => messages::DISK_SILENT,
+            Notice::DiskBack => messages::DISK_BACK,
+        };
+        self.errors.note(id, message);
     }
 }
 

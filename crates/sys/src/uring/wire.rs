@@ -9,8 +9,9 @@ use super::{
     buffers::{self, Buffers},
     prepare, replace_root,
     sends::{Piece, Sending, SentBytes},
+    subject,
 };
-use crate::{OpenRules, Root, wait::Event};
+use crate::{DiskSubject, OpenRules, Root, wait::Event};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 use std::{
     collections::VecDeque,
@@ -234,6 +235,12 @@ impl WireRing {
         // Stored first: pointers into a box do not outlive a move of it.
         let entry = self.running[at].insert(running).entry(resolve);
         self.push(entry, DISK << 60 | at as u64);
+    }
+
+    /// Purpose of an operation on a file.
+    #[must_use]
+    pub fn subject(&self, token: Token) -> Option<DiskSubject<'_>> {
+        subject(&self.running, token)
     }
 
     /// The next operation on a file that has finished. Its token names others from now on.

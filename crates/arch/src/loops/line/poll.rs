@@ -1,7 +1,7 @@
 //! A stage with a poller: an event loop in a pipeline. It takes in what others leave for it, and
 //! leaves to others what its rules say; or it accepts, and leaves all that it accepts.
 use super::{Barrier, Leaving, Routes, StageEntry, StageJob, StageLine, gate::Gate};
-use crate::{WorkerLog, control::Decided};
+use crate::{Notice, WorkerLog, control::Decided};
 use crate::{
     conn::{
         step::{Left, PipelinePlace, Readiness, ReadySlot},
@@ -77,7 +77,7 @@ impl Told {
     /// Reports a decision about a stage.
     pub fn report(self, log: &dyn WorkerLog, stage: &str, decided: &Decided) {
         if self == Self::All || decided.decision.is_some() {
-            log.notice(format_args!("stage {stage}: {decided}"));
+            log.notice(Notice::Decision, format_args!("stage {stage}: {decided}"));
         }
     }
 }
