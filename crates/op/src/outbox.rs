@@ -88,6 +88,7 @@ pub struct Outbox<F> {
     head: Vec<u8>,
     head_at: u32,
     ends: bool,
+    pauses: bool,
     first: Option<Segment<F>>,
     #[expect(clippy::box_collection, reason = "8 bytes instead of 32 in every connection")]
     rest: Option<Box<VecDeque<Segment<F>>>>,
@@ -104,7 +105,7 @@ impl<F> Outbox<F> {
     #[must_use]
     pub const fn new(head: Vec<u8>) -> Self {
         debug_assert!(head.len() <= u32::MAX as usize, "heads are short");
-        Self { head, head_at: 0, ends: false, first: None, rest: None }
+        Self { head, head_at: 0, ends: false, pauses: false, first: None, rest: None }
     }
 
     /// Starts an empty outbox again with `head`.
@@ -116,7 +117,7 @@ impl<F> Outbox<F> {
         debug_assert!(self.is_empty(), "one response at a time");
         self.head = head;
         self.head_at = 0;
-        self.ends = false;
+        (self.ends, self.pauses) = (false, false);
     }
 
     /// Adds a segment after all others. Empty segments are dropped.
@@ -145,6 +146,21 @@ impl<F> Outbox<F> {
     #[inline]
     pub const fn ends(&self) -> bool {
         self.ends
+    }
+
+    /// Sets whether the connection has nothing to do when all of it has been sent, until its peer
+    /// sends more. A driver may then complete the `Send` a little later.
+    #[inline]
+    pub const fn set_pauses(&mut self, pauses: bool) {
+        self.pauses = pauses;
+    }
+
+    /// True if the connection has nothing to do when all of it has been sent, until its peer sends
+    /// more ([`Outbox::set_pauses`]).
+    #[must_use]
+    #[inline]
+    pub const fn pauses(&self) -> bool {
+        self.pauses
     }
 
     /// True if everything has been sent.
@@ -227,7 +243,7 @@ impl<F> Outbox<F> {
     /// Separates the file from its ranges, which stay in place. A response has one file at most.
     #[must_use]
     pub fn split_file(self) -> (Outbox<()>, Option<F>) {
-        let Self { head, head_at, ends, first, rest } = self;
+        let Self { head, head_at, ends, pauses, first, rest } = self;
         let mut found = None;
         let mut split = |segment: Segment<F>| match segment {
             Segment::Mem { bytes, at, end } => Segment::Mem { bytes, at, end },
@@ -238,7 +254,7 @@ impl<F> Outbox<F> {
         };
         let first = first.map(&mut split);
         let rest = rest.map(|rest| Box::new(rest.into_iter().map(&mut split).collect()));
-        (Outbox { head, head_at, ends, first, rest }, found)
+        (Outbox { head, head_at, ends, pauses, first, rest }, found)
     }
 
     /// Takes the head's buffer for another use, if its bytes are gone.
@@ -319,12 +335,13 @@ mod tests {
     #[test]
     fn each_response_says_anew_whether_the_stream_ends() {
         let mut outbox = outbox();
-        assert!(!outbox.ends());
+        assert!(!outbox.ends() && !outbox.pauses());
         outbox.set_ends(true);
+        outbox.set_pauses(true);
         outbox.advance(16);
-        assert!(outbox.ends());
+        assert!(outbox.ends() && outbox.pauses());
         outbox.start(b"head".to_vec());
-        assert!(!outbox.ends());
+        assert!(!outbox.ends() && !outbox.pauses());
     }
 
     #[test]

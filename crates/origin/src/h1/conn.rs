@@ -160,7 +160,9 @@ impl<F: File> Protocol<F> for Conn<F> {
         let op = match self.state {
             State::Head | State::Preface | State::Content | State::Hold | State::Linger => Op::Recv,
             State::Send | State::Prefetch => {
-                self.out.set_ends(self.after != After::KeepAlive);
+                let stays = self.after == After::KeepAlive;
+                self.out.set_ends(!stays);
+                self.out.set_pauses(stays && self.input.is_none());
                 Op::Send(mem::take(&mut self.out))
             }
             State::Disk => self.disk_op(),

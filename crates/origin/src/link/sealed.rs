@@ -441,13 +441,16 @@ impl<F: File> Sealed<F> {
         }
         let reads = self.lent.read && !self.is_over();
         if self.is_silent() && !reads && self.must_send() {
-            let is_last = self.is_last();
-            if is_last {
+            let whole = self.whole_source();
+            let ends = whole.is_some_and(Outbox::ends);
+            let pauses = whole.is_some_and(Outbox::pauses) && !self.has_input();
+            if ends {
                 self.seal.close(&mut self.records);
             }
             self.out = Outbox::new(mem::take(&mut self.records));
             self.waiting = 0;
-            self.out.set_ends(is_last);
+            self.out.set_ends(ends);
+            self.out.set_pauses(pauses);
         }
         if matches!(self.ending, Some(Ending::Close(_))) && self.is_silent() {
             self.deadline = Tick::NEVER;
@@ -456,10 +459,14 @@ impl<F: File> Sealed<F> {
         self.give_back(cx);
     }
 
-    /// True if all that the upper protocol sends has been sealed, and `Shut` follows it.
-    fn is_last(&self) -> bool {
-        let source = self.source.as_ref().filter(|source| source.ends() && self.sealed > 0);
-        source.is_some_and(|source| source.len() == self.sealed)
+    /// Outbox of the upper protocol, if all of it has been sealed.
+    fn whole_source(&self) -> Option<&Outbox<F>> {
+        self.source.as_ref().filter(|source| self.sealed > 0 && source.len() == self.sealed)
+    }
+
+    /// True if the peer has sent something that the upper protocol has not received.
+    const fn has_input(&self) -> bool {
+        self.inbox_at < self.inbox.len() || self.plain_at < self.plain.len()
     }
 
     /// Takes the operations that the upper protocol asks for.
