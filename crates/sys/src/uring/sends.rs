@@ -68,6 +68,10 @@ impl Piece {
     }
 }
 
+/// Bytes at most of a send that completes at once. A socket has room for them if its client has
+/// received all earlier bytes.
+const AT_ONCE_BYTES_MAX: u64 = 16 << 10;
+
 /// Pause after which a socket is tried again whose room cannot be waited for.
 static ROOM_PAUSE: types::Timespec = types::Timespec::new().nsec(50_000_000);
 
@@ -92,6 +96,9 @@ pub(super) struct Sending {
     of_piece: u64,
     /// The socket took nothing from the pipe.
     pub(super) waits: Waiting,
+    /// The kernel sends in the call that submits this, or reports that the socket is full. Allowed
+    /// by the ring; [`Sending::entry`] decides.
+    pub(super) at_once: bool,
     slices: [libc::iovec; SEND_SLICES_MAX],
     message: libc::msghdr,
 }
@@ -107,6 +114,7 @@ impl Sending {
             piece: None,
             of_piece: 0,
             waits: Waiting::No,
+            at_once: false,
             slices: [slice; SEND_SLICES_MAX],
             message,
         }
@@ -134,6 +142,7 @@ impl Sending {
         {
             let len = u32::try_from(bytes_max.min(*there).min(self.outbox.len())).ok()?;
             self.of_piece = len.into();
+            self.at_once = false;
             return (len > 0).then(|| (self.splice(fd, pipe, len), len.into()));
         }
         let piece = piece.map(|piece| piece.memory());
@@ -153,7 +162,9 @@ impl Sending {
             return None;
         }
         let more = bytes < self.outbox.len() || self.outbox.ends();
-        let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+        self.at_once &= !more && bytes <= AT_ONCE_BYTES_MAX && self.outbox.pauses();
+        let waits = if self.at_once { libc::MSG_DONTWAIT } else { 0 };
+        let flags = libc::MSG_NOSIGNAL | waits | if more { libc::MSG_MORE } else { 0 };
         let fd = types::Fd(fd);
         let entry = if used == 1 {
             let libc::iovec { iov_base, iov_len } = self.slices[0];
@@ -168,8 +179,8 @@ impl Sending {
         Some((entry, bytes))
     }
 
-    /// The next entry after a socket has taken nothing from a pipe, or has been `waited` for.
-    /// `None`: the send has failed.
+    /// The next entry after a socket has taken nothing at once or from a pipe, or has been `waited`
+    /// for. `None`: the send has failed.
     pub(super) fn go_on(
         &mut self,
         fd: RawFd,
@@ -178,6 +189,12 @@ impl Sending {
     ) -> Option<squeue::Entry> {
         let room = i32::from(libc::POLLOUT | libc::POLLERR | libc::POLLHUP);
         match (waited, result) {
+            (Waiting::No, error) if error == -libc::EAGAIN && self.at_once => {
+                // The kernel waits for room from now on.
+                self.at_once = false;
+                let of_piece = self.of_piece;
+                self.entry(fd, of_piece).map(|(entry, _)| entry)
+            }
             (Waiting::No, error) if error == -libc::EAGAIN => {
                 self.waits = Waiting::ForRoom;
                 let mask = libc::POLLOUT.unsigned_abs();

@@ -1,9 +1,13 @@
 //! A ring for the operations of an event loop: it receives, sends, opens and reads. A wait submits
 //! what was begun since the last one, and collects what has completed.
+mod coalescing;
 mod poller;
 mod sending;
 
-use self::poller::{Polled, Watched};
+use self::{
+    coalescing::Coalescing,
+    poller::{Polled, Watched},
+};
 use super::{
     DiskOp, Finished, Next, Pipe, Running, SUBMIT_TRIES_MAX, Token,
     buffers::{self, Buffers},
@@ -87,6 +91,7 @@ pub struct WireRing {
     sends: Vec<Box<Sending>>,
     free_sends: Vec<u32>,
     sent: VecDeque<SentBytes>,
+    coalescing: Coalescing,
     spares: Vec<Vec<u8>>,
     /// Empty pipes.
     pipes: Vec<Pipe>,
@@ -137,6 +142,8 @@ struct Socket {
     piece: Option<Box<Piece>>,
     /// The send in flight.
     send: Option<u32>,
+    /// Input has arrived since the last send was begun.
+    asked: bool,
     /// Batch of its last entry.
     batch: u64,
 }
@@ -173,6 +180,7 @@ impl WireRing {
     /// than 6.1.
     pub fn new(root: Option<Root>, rules: OpenRules, count: u16, size: usize) -> io::Result<Self> {
         let (ring, buffers) = ring_with_buffers(count, size)?;
+        let coalescing = Coalescing::new(ring.params().is_feature_min_timeout());
         Ok(Self {
             ring,
             buffers,
@@ -189,6 +197,7 @@ impl WireRing {
             sends: Vec::new(),
             free_sends: Vec::new(),
             sent: VecDeque::new(),
+            coalescing,
             spares: Vec::new(),
             pipes: Vec::new(),
             all_pipes: Arc::new(()),
@@ -450,6 +459,7 @@ impl WireRing {
 
     /// Submits what is in the queue, all of it.
     fn submit(&mut self) {
+        self.coalescing.take();
         for tries in 0.. {
             if self.ring.submission().is_empty() {
                 break;
@@ -466,11 +476,17 @@ impl WireRing {
     /// Submits what is in the queue, and waits until something has completed or the time is up.
     fn call(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let is_ready = !self.ring.completion().is_empty() || !self.completed.is_empty();
+        let sends = self.coalescing.take();
         let result = match timeout {
             Some(time) if !time.is_zero() && !is_ready => {
+                let passed = self.coalescing.begin_wait(sends, time);
                 let time = types::Timespec::from(time);
                 let args = types::SubmitArgs::new().timespec(&time);
-                self.ring.submitter().submit_with_args(1, &args)
+                let hold_us = if passed > 0 { self.coalescing.hold_us() } else { 0 };
+                let args = args.min_wait_usec(hold_us);
+                let result = self.ring.submitter().submit_with_args(1 + passed, &args);
+                self.coalescing.end_wait(passed, self.ring.completion().len());
+                result
             }
             None if !is_ready => self.ring.submit_and_wait(1),
             _ => {
@@ -537,6 +553,7 @@ impl WireRing {
         match (result, buffer) {
             (1.., Some(buffer)) => {
                 self.buffers.fill(buffer, result.unsigned_abs());
+                socket.asked = true;
                 if socket.first == buffers::NONE {
                     socket.first = buffer;
                     self.fresh.push(place);

@@ -50,6 +50,12 @@ impl Rig {
         poller.wait(&mut self.events, Some(Duration::from_millis(50))).unwrap()
     }
 
+    /// Waits once, longer than any send is held.
+    fn wait_long(&mut self) {
+        let mut poller = &self.ring;
+        poller.wait(&mut self.events, Some(PATIENCE)).unwrap();
+    }
+
     /// Waits several times.
     fn wait_for(&mut self, rounds: usize) {
         for _ in 0..rounds {
@@ -114,6 +120,21 @@ impl Rig {
         bytes
     }
 
+    /// Sends until the socket takes nothing; returns the number of bytes.
+    fn fill(&mut self, key: u64, socket: &Connection) -> usize {
+        let mut bytes = 0;
+        loop {
+            let large = outbox(b"", pattern(20 << 20));
+            self.ring.borrow_mut().send(key, socket, large, u64::MAX);
+            self.wait_for(4);
+            let Some(sent) = self.ring.borrow_mut().next_sent() else { break };
+            bytes += usize::try_from(sent.sent.unwrap()).unwrap();
+        }
+        self.ring.borrow_mut().abandon_send(key);
+        self.wait_for(2);
+        bytes
+    }
+
     /// Sends an outbox until it is empty; returns the number of sends.
     #[track_caller]
     fn send(&mut self, key: u64, socket: &Connection, mut outbox: Outbox<StaticFile>) -> usize {
@@ -138,6 +159,13 @@ fn pattern(len: usize) -> Vec<u8> {
 fn outbox(head: &[u8], body: impl Into<Arc<[u8]>>) -> Outbox<StaticFile> {
     let mut outbox = Outbox::new(head.to_vec());
     outbox.push(Segment::mem(body));
+    outbox
+}
+
+/// The last outbox before the peer sends more.
+fn pausing(head: &[u8]) -> Outbox<StaticFile> {
+    let mut outbox = Outbox::new(head.to_vec());
+    outbox.set_pauses(true);
     outbox
 }
 
@@ -309,6 +337,91 @@ fn pieces_of_files_are_sent() {
         let expect = [b"head", content[1000..].repeat(30).as_slice()].concat();
         assert!(found == expect, "by pipe: {by_pipe}, {} bytes", found.len());
     }
+}
+
+/// A wait returns the completion of a reply and the request that follows it.
+#[test]
+fn a_wait_passes_over_a_reply_to_the_next_request() {
+    let Some(mut rig) = Rig::new(8, 256) else { return skip("needs io_uring") };
+    if !rig.ring.borrow_mut().set_hold(PATIENCE / 2) {
+        return skip("needs Linux 6.12");
+    }
+    let (socket, mut client) = rig.connect(1);
+    rig.wait_for(2);
+    let asks = thread::spawn(move || {
+        let mut reply = *b"first";
+        for _ in 0..4 {
+            thread::sleep(Duration::from_millis(20));
+            client.write_all(&reply).unwrap();
+            client.read_exact(&mut reply).unwrap();
+        }
+        client
+    });
+    rig.receive(1, 5);
+    for _ in 0..3 {
+        rig.ring.borrow_mut().send(1, &socket, pausing(b"hello"), u64::MAX);
+        rig.wait_long();
+        let sent = rig.ring.borrow_mut().next_sent().expect("it was sent");
+        assert_eq!(sent.sent.unwrap(), 5);
+        assert_eq!(rig.ring.borrow_mut().recv(1, &mut [0; 8]).unwrap(), 5, "in the same wait");
+    }
+    // The first has more to do after it, and the second continues a response.
+    for reply in [outbox(b"", *b"hello"), pausing(b"more")] {
+        rig.ring.borrow_mut().send(1, &socket, reply, u64::MAX);
+        let begin = Instant::now();
+        rig.wait_long();
+        assert!(begin.elapsed() < PATIENCE / 4, "it did not wait for more");
+        assert!(rig.ring.borrow_mut().next_sent().is_some());
+    }
+    drop(asks.join().unwrap());
+}
+
+/// A reply to a client that takes nothing delays no other client, and its own connection for a
+/// bounded time.
+#[test]
+fn a_full_socket_ends_a_wait() {
+    let Some(mut rig) = Rig::new(8, 256) else { return skip("needs io_uring") };
+    if !rig.ring.borrow_mut().set_hold(PATIENCE / 2) {
+        return skip("needs Linux 6.12");
+    }
+    let (full, mut stalled) = rig.connect(1);
+    let (_socket, mut client) = rig.connect(2);
+    let sent = rig.fill(1, &full);
+    stalled.write_all(b"more").unwrap();
+    rig.receive(1, 4);
+    let asks = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(20));
+        client.write_all(b"hello").unwrap();
+        client
+    });
+    rig.ring.borrow_mut().send(1, &full, pausing(b"reply"), u64::MAX);
+    let begin = Instant::now();
+    rig.wait_long();
+    assert!(begin.elapsed() < PATIENCE / 4, "the other's request ends the wait");
+    assert_eq!(rig.ring.borrow_mut().recv(2, &mut [0; 8]).unwrap(), 5);
+    drop(asks.join().unwrap());
+    rig.until(|_, events| events.iter().find(|event| event.key == 2).copied());
+    // The kernel waits for room now.
+    rig.wait_for(2);
+    assert!(rig.ring.borrow_mut().next_sent().is_none());
+    let mut found = vec![0; sent + 5];
+    let read = thread::spawn(move || {
+        stalled.read_exact(&mut found).unwrap();
+        (stalled, found)
+    });
+    assert_eq!(rig.until(|ring, _| ring.next_sent()).sent.unwrap(), 5);
+    let (mut stalled, found) = read.join().unwrap();
+    assert!(found.ends_with(b"reply"));
+    // With nothing else to report, the reply is reported when its time is over.
+    let hold = Duration::from_millis(100);
+    rig.ring.borrow_mut().set_hold(hold);
+    stalled.write_all(b"more").unwrap();
+    rig.receive(1, 4);
+    rig.ring.borrow_mut().send(1, &full, pausing(b"reply"), u64::MAX);
+    let begin = Instant::now();
+    rig.wait_long();
+    assert!((hold..PATIENCE / 4).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+    assert!(rig.ring.borrow_mut().next_sent().is_some());
 }
 
 #[test]

@@ -35,6 +35,10 @@ impl WireRing {
         let sending = &mut self.sends[number as usize];
         (sending.key, sending.outbox, sending.waits) = (Some(key), outbox, Waiting::No);
         sending.piece = self.sockets[at].piece.take();
+        let asked = mem::take(&mut self.sockets[at].asked);
+        let has_input = !self.sockets[at].is_empty() || self.sockets[at].ended.is_some();
+        // Else it continues a response, or is followed by another.
+        sending.at_once = self.coalescing.is_supported() && asked && !has_input;
         let Some((entry, bytes)) = sending.entry(self.sockets[at].fd, bytes_max) else {
             let sent = sending.nothing();
             self.end_send(number, sent);
@@ -149,8 +153,9 @@ impl WireRing {
     }
 
     fn push_send(&mut self, number: u32, at: usize, entry: squeue::Entry) {
-        let waits = self.sends[number as usize].waits;
+        let &Sending { waits, at_once, .. } = &*self.sends[number as usize];
         self.push(entry, name_of_send(number, waits));
+        self.coalescing.add(at_once);
         self.sockets[at].batch = self.batch;
     }
 
