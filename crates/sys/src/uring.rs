@@ -7,6 +7,7 @@
 //! [`WireRing`] performs the operations on sockets as well, many at a time. [`LeanRing`] is for a
 //! loop that only answers.
 mod buffers;
+mod coalescing;
 mod lean;
 mod sends;
 mod wire;

@@ -2,13 +2,18 @@
 //! ever. The bare loop, with which servers are compared, uses it.
 use super::{
     buffers::{self, Buffers},
+    coalescing::Coalescing,
     wire::ring_with_buffers,
 };
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::{
     fmt, io,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    time::Duration,
 };
+
+/// The longest wait.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Kinds of operations, in the upper half of their names.
 const ACCEPT: u64 = 0;
@@ -22,6 +27,7 @@ pub struct LeanRing {
     buffers: Buffers,
     /// The buffer of the last completion.
     lent: Option<u16>,
+    coalescing: Coalescing,
 }
 
 impl fmt::Debug for LeanRing {
@@ -66,7 +72,8 @@ impl LeanRing {
     /// than 6.1.
     pub fn new(count: u16, size: usize) -> io::Result<Self> {
         let (ring, buffers) = ring_with_buffers(count, size)?;
-        Ok(Self { ring, buffers, lent: None })
+        let coalescing = Coalescing::new(&ring);
+        Ok(Self { ring, buffers, lent: None, coalescing })
     }
 
     /// Begins to take connections of a listener. Their operations wait: they are not non-blocking.
@@ -104,17 +111,20 @@ impl LeanRing {
         let len = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let entry = opcode::Send::new(types::Fd(socket.as_raw_fd()), bytes.as_ptr(), len);
         let entry = entry.flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL).build();
+        self.coalescing.add(self.coalescing.is_supported());
         self.push(entry, SEND << 32 | u64::from(name))
     }
 
-    /// Submits what was begun, and waits until something has completed.
+    /// Submits what was begun, and waits until something has completed: a little longer if that is
+    /// only sends. Waits for a second at most.
     ///
     /// # Errors
     /// The ring cannot be used any more.
     pub fn wait(&mut self) -> io::Result<()> {
-        match self.ring.submit_and_wait(1) {
-            Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),
-            _ => Ok(()),
+        let result = self.coalescing.wait(&mut self.ring, WAIT_MAX);
+        match result.map_err(|error| (error.raw_os_error(), error)) {
+            Ok(_) | Err((Some(libc::EINTR | libc::ETIME), _)) => Ok(()),
+            Err((_, error)) => Err(error),
         }
     }
 
@@ -160,6 +170,7 @@ impl LeanRing {
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return Ok(());
             }
+            self.coalescing.take();
             self.ring.submit()?;
         }
     }

@@ -1,16 +1,13 @@
 //! A ring for the operations of an event loop: it receives, sends, opens and reads. A wait submits
 //! what was begun since the last one, and collects what has completed.
-mod coalescing;
 mod poller;
 mod sending;
 
-use self::{
-    coalescing::Coalescing,
-    poller::{Polled, Watched},
-};
+use self::poller::{Polled, Watched};
 use super::{
     DiskOp, Finished, Next, Pipe, Running, SUBMIT_TRIES_MAX, Token,
     buffers::{self, Buffers},
+    coalescing::Coalescing,
     prepare, replace_root,
     sends::{Piece, Sending, SentBytes},
     subject,
@@ -180,7 +177,7 @@ impl WireRing {
     /// than 6.1.
     pub fn new(root: Option<Root>, rules: OpenRules, count: u16, size: usize) -> io::Result<Self> {
         let (ring, buffers) = ring_with_buffers(count, size)?;
-        let coalescing = Coalescing::new(ring.params().is_feature_min_timeout());
+        let coalescing = Coalescing::new(&ring);
         Ok(Self {
             ring,
             buffers,
@@ -244,6 +241,12 @@ impl WireRing {
         // Stored first: pointers into a box do not outlive a move of it.
         let entry = self.running[at].insert(running).entry(resolve);
         self.push(entry, DISK << 60 | at as u64);
+    }
+
+    /// Sets how long completed sends wait for a further completion, for tests. False: the kernel
+    /// cannot do so.
+    pub const fn set_hold(&mut self, hold: Duration) -> bool {
+        self.coalescing.set_hold(hold)
     }
 
     /// Purpose of an operation on a file.
@@ -476,17 +479,9 @@ impl WireRing {
     /// Submits what is in the queue, and waits until something has completed or the time is up.
     fn call(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let is_ready = !self.ring.completion().is_empty() || !self.completed.is_empty();
-        let sends = self.coalescing.take();
         let result = match timeout {
             Some(time) if !time.is_zero() && !is_ready => {
-                let passed = self.coalescing.begin_wait(sends, time);
-                let time = types::Timespec::from(time);
-                let args = types::SubmitArgs::new().timespec(&time);
-                let hold_us = if passed > 0 { self.coalescing.hold_us() } else { 0 };
-                let args = args.min_wait_usec(hold_us);
-                let result = self.ring.submitter().submit_with_args(1 + passed, &args);
-                self.coalescing.end_wait(passed, self.ring.completion().len());
-                result
+                self.coalescing.wait(&mut self.ring, time)
             }
             None if !is_ready => self.ring.submit_and_wait(1),
             _ => {
@@ -497,6 +492,7 @@ impl WireRing {
                 unsafe { self.ring.submitter().enter::<libc::sigset_t>(count, 0, flags, None) }
             }
         };
+        self.coalescing.take();
         // Entries of a call that failed may still be in the queue.
         self.batch += u64::from(self.ring.submission().is_empty());
         match result.map_err(|error| error.raw_os_error()) {

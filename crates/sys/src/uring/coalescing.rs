@@ -3,8 +3,8 @@
 //! A small send completes in the call that submits it. A wait for one completion would end with
 //! that, before the client has sent anything more. So a wait for sends after which connections have
 //! nothing to do asks for one completion more than there are such sends.
-use super::WireRing;
-use std::{mem, time::Duration};
+use io_uring::{IoUring, types};
+use std::{io, mem, time::Duration};
 
 /// Time after which completed sends end a wait alone.
 ///
@@ -29,7 +29,11 @@ pub(super) struct Coalescing {
 }
 
 impl Coalescing {
-    pub(super) const fn new(is_supported: bool) -> Self {
+    pub(super) fn new(ring: &IoUring) -> Self {
+        Self::supported(ring.params().is_feature_min_timeout())
+    }
+
+    const fn supported(is_supported: bool) -> Self {
         Self { is_supported, hold: HOLD, sends: 0, skips: 0, skips_left: 0 }
     }
 
@@ -50,7 +54,7 @@ impl Coalescing {
     /// Begins a wait that submits this many of these sends. Returns the number of completions that
     /// it passes over. A wait that is no longer than [`HOLD`] passes over none: the kernel would
     /// extend it.
-    pub(super) fn begin_wait(&mut self, sends: usize, timeout: Duration) -> usize {
+    fn begin_wait(&mut self, sends: usize, timeout: Duration) -> usize {
         if sends == 0 || timeout <= self.hold {
             return 0;
         }
@@ -62,7 +66,7 @@ impl Coalescing {
     }
 
     /// Ends a wait that passed over this many completions and found `completed`.
-    pub(super) fn end_wait(&mut self, passed: usize, completed: usize) {
+    fn end_wait(&mut self, passed: usize, completed: usize) {
         if passed == 0 {
             return;
         }
@@ -71,18 +75,27 @@ impl Coalescing {
         self.skips_left = self.skips;
     }
 
-    /// Microseconds after which fewer completions end a wait.
-    pub(super) fn hold_us(&self) -> u32 {
-        u32::try_from(self.hold.as_micros()).unwrap_or(u32::MAX)
-    }
-}
-
-impl WireRing {
     /// Sets how long completed sends wait for a further completion, for tests. False: the kernel
     /// cannot do so.
-    pub fn set_hold(&mut self, hold: Duration) -> bool {
-        self.coalescing.hold = hold;
-        self.coalescing.is_supported
+    pub(super) const fn set_hold(&mut self, hold: Duration) -> bool {
+        self.hold = hold;
+        self.is_supported
+    }
+
+    /// Submits what is in the queue, and waits for a completion that it does not pass over.
+    ///
+    /// # Errors
+    /// `ETIME`: the time is up. Others as io_uring_enter(2).
+    pub(super) fn wait(&mut self, ring: &mut IoUring, timeout: Duration) -> io::Result<usize> {
+        let sends = self.take();
+        let passed = self.begin_wait(sends, timeout);
+        let hold_us = if passed > 0 { u32::try_from(self.hold.as_micros()) } else { Ok(0) };
+        let time = types::Timespec::from(timeout);
+        let args = types::SubmitArgs::new().timespec(&time);
+        let args = args.min_wait_usec(hold_us.unwrap_or(u32::MAX));
+        let result = ring.submitter().submit_with_args(1 + passed, &args);
+        self.end_wait(passed, ring.completion().len());
+        result
     }
 }
 
@@ -99,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_wait_passes_over_what_it_submits() {
-        let mut coalescing = Coalescing::new(true);
+        let mut coalescing = Coalescing::supported(true);
         coalescing.add(true);
         coalescing.add(false);
         coalescing.add(true);
@@ -113,7 +126,7 @@ mod tests {
     /// Without load few waits try; under load soon all of them do.
     #[test]
     fn waits_that_find_nothing_more_become_rare() {
-        let mut coalescing = Coalescing::new(true);
+        let mut coalescing = Coalescing::supported(true);
         let mut rounds = |completed| {
             let skips = (0..10).map(|_| {
                 let skips = skipped(&mut coalescing);
