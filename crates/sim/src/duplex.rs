@@ -383,7 +383,8 @@ impl<'a, T: Talk> World<'a, T> {
         };
         if let Op::Open(_, req) = &op {
             check_open(req)?;
-            self.talk.note_open((at, ticket.0), &req.path, self.stamp);
+            let decided = line.busy_since.unwrap_or(self.stamp);
+            self.talk.note_open((at, ticket.0), &req.path, decided, self.stamp);
         }
         if line.disk.iter().any(|(other, ..)| *other == ticket) {
             return Err(format!("{ticket:?} names two operations").into());

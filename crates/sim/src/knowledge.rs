@@ -1,6 +1,6 @@
 //! Knowledge of the disk over time: every open, its result, and the connection that waited for it.
 use crate::{
-    disk::{Seen, unix},
+    disk::{self, Seen},
     expect::Known,
     trace::Stamp,
 };
@@ -14,9 +14,10 @@ struct Observation {
     seen: Seen,
     link: usize,
     completed: Stamp,
-    /// Seconds of its completion and of its request.
+    /// Second of its completion.
     unix: u64,
-    asked_unix: u64,
+    /// Earliest and latest second of its request.
+    asked_unix: [u64; 2],
     /// Time from which the cache could have it; `None` until its body has been read.
     put: Option<Stamp>,
 }
@@ -25,6 +26,8 @@ struct Observation {
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     link: usize,
+    /// Earliest time at which the connection may have decided to ask the disk.
+    decided: Stamp,
     started: Stamp,
     put: Option<Stamp>,
 }
@@ -47,9 +50,10 @@ pub(crate) struct Asker {
 }
 
 impl Knowledge {
-    /// Notes that a connection is about to open a name, or to read its body.
-    pub(crate) fn ask(&mut self, name: &[u8], link: usize, started: Stamp) {
-        let lease = Lease { link, started, put: None };
+    /// Notes that a connection is about to open a name, or to read its body. It may have decided so
+    /// at `decided`, and waited for the driver since.
+    pub(crate) fn ask(&mut self, name: &[u8], link: usize, decided: Stamp, started: Stamp) {
+        let lease = Lease { link, decided, started, put: None };
         self.leases.entry(name.to_vec()).or_default().push(lease);
     }
 
@@ -63,8 +67,9 @@ impl Knowledge {
         unix: u64,
     ) {
         let leases = self.leases.get(name).into_iter().flatten();
-        let asked = leases.rev().find(|lease| lease.link == link).map(|lease| lease.started);
-        let asked_unix = asked.map_or(unix, crate::disk::unix);
+        let lease = leases.rev().find(|lease| lease.link == link);
+        let asked = lease.map(|lease| [lease.decided, lease.started].map(disk::unix));
+        let asked_unix = asked.unwrap_or([unix; 2]);
         let observation = Observation { seen, link, completed, unix, asked_unix, put: None };
         self.observations.entry(name.to_vec()).or_default().push(observation);
     }
@@ -133,11 +138,8 @@ impl Knowledge {
             in_time && (own || cached)
         };
         let known = list.iter().filter(admissible).flat_map(|known| {
-            // One of several requests may have waited for the disk since it came.
-            let waited = unix(asker.asked).min(known.asked_unix);
-            let begun = if asker.link.is_some() { known.asked_unix } else { waited };
-            let times = [Some(known.asked_unix), Some(begun).filter(|it| *it != known.asked_unix)];
-            let (seen, unix) = (known.seen, known.unix);
+            let Observation { seen, unix, asked_unix: [first, last], .. } = *known;
+            let times = [Some(last), Some(first).filter(|it| *it != last)];
             times.into_iter().flatten().map(move |asked_unix| Known { seen, unix, asked_unix })
         });
         known.collect()

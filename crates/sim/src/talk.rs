@@ -114,8 +114,8 @@ pub(crate) trait Talk {
     /// Notes the files that exist.
     fn note_files(&mut self, disk: &Disk);
 
-    /// Notes that a name is to be opened.
-    fn note_open(&mut self, _key: OpenKey, _path: &[u8], _now: Stamp) {}
+    /// Notes that a name is to be opened, which was decided at this time or later.
+    fn note_open(&mut self, _key: OpenKey, _path: &[u8], _decided: Stamp, _now: Stamp) {}
 
     /// Notes the result of an open.
     fn note_opened(&mut self, _key: OpenKey, _path: &[u8], _seen: Seen, _now: Stamp) {}

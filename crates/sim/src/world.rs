@@ -377,7 +377,7 @@ impl<'a> World<'a> {
                 if req.siblings != wanted && !spared {
                     return Err(format!("siblings asked for: {req:?}").into());
                 }
-                self.knowledge.ask(&req.path, at, self.stamp);
+                self.knowledge.ask(&req.path, at, self.stamp, self.stamp);
             }
             Op::Read(_, req)
                 if req.buffer.capacity() < index(req.len)

@@ -221,10 +221,10 @@ impl Talk for H2Talk<'_> {
         self.hot.clone_from(&disk.hot);
     }
 
-    fn note_open(&mut self, key: OpenKey, path: &[u8], now: Stamp) {
+    fn note_open(&mut self, key: OpenKey, path: &[u8], decided: Stamp, now: Stamp) {
         self.opened += 1;
         self.opens.insert(key, self.opened);
-        self.knowledge.ask(path, self.opened, now);
+        self.knowledge.ask(path, self.opened, decided, now);
     }
 
     fn note_opened(&mut self, key: OpenKey, path: &[u8], seen: Seen, now: Stamp) {
