@@ -1,7 +1,7 @@
 //! Judges ends of connections: they must match the counted reason, and leave nothing undone.
 use crate::{
-    BrokenCheck, judge::Judge, link::Link, peer::due, registry::Registry, sealing::ClientSeal,
-    trace::Stamp,
+    BrokenCheck, end::is_slow, judge::Judge, link::Link, peer::due, registry::Registry,
+    sealing::ClientSeal, trace::Stamp,
 };
 use regatta_op::CloseReason;
 use regatta_origin::Site;
@@ -92,7 +92,7 @@ impl Closing<'_> {
             CloseReason::SendDeadline => {
                 let start = self.now.tick.saturating_sub(deadlines.send_window_ms);
                 let own = link.last_wait(self.now.tick) <= start;
-                own && link.pipe.is_slow(deadlines, self.now.tick)
+                own && is_slow(&link.pipe, link.seal.as_ref(), deadlines, self.now.tick)
             }
             CloseReason::DiskDeadline => {
                 link.overdue.is_some() && (!link.terminal || status == 503)

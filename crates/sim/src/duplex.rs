@@ -6,7 +6,7 @@ use crate::{
     closing::DISK_MS_MAX,
     dice::{Dice, index},
     disk::{self, Disk, SimFile},
-    end::End,
+    end::{End, is_slow},
     ledger::SEALED_BYTES_MAX,
     peer::{NEVER, Peer, Pipe},
     plant::Plant,
@@ -624,7 +624,8 @@ impl<'a, T: Talk> World<'a, T> {
             CloseReason::IdleDeadline | CloseReason::HeadDeadline => true,
             CloseReason::SendDeadline => {
                 let is_sending = line.is_cut || self.single;
-                is_sending && line.pipe.is_slow(&self.cx.site.deadlines, self.stamp.tick)
+                let (seal, deadlines) = (line.seal.as_ref(), &self.cx.site.deadlines);
+                is_sending && is_slow(&line.pipe, seal, deadlines, self.stamp.tick)
             }
             _ => false,
         };

@@ -1,9 +1,10 @@
 //! Acts of a peer, in schedules of every kind.
 use crate::{
     dice::Dice,
-    peer::{NEVER, Peer, Pipe},
+    peer::{NEVER, Peer, Pipe, due},
     sealing::ClientSeal,
 };
+use regatta_origin::Deadlines;
 
 /// A peer's end of a connection.
 pub(crate) struct End<'a>(
@@ -20,6 +21,20 @@ pub(crate) struct Acted {
     /// Whether there is a new request to send, or a part of the handshake.
     pub(crate) fresh: bool,
     pub(crate) left: bool,
+}
+
+/// Whether a peer has taken too little in the last send window: the server may end the connection.
+/// Behind a seal, only bytes of responses count.
+pub(crate) fn is_slow(
+    pipe: &Pipe,
+    seal: Option<&ClientSeal>,
+    deadlines: &Deadlines,
+    now: u64,
+) -> bool {
+    let window_ms = deadlines.send_window_ms;
+    let had = pipe.acked_before(now.saturating_sub(window_ms) + 1);
+    let added = seal.map_or(0, |seal| seal.added_max(had..pipe.acked));
+    (pipe.acked - had).saturating_sub(added) < due(deadlines, window_ms)
 }
 
 impl End<'_> {

@@ -69,13 +69,6 @@ impl Pipe {
     pub(crate) fn acked_since(&self, tick: u64) -> u64 {
         self.acked - self.acked_before(tick)
     }
-
-    /// Whether the peer has taken too little in the last send window: the server may end the
-    /// connection.
-    pub(crate) fn is_slow(&self, deadlines: &Deadlines, now: u64) -> bool {
-        let start = now.saturating_sub(deadlines.send_window_ms);
-        self.acked_since(start + 1) < due(deadlines, deadlines.send_window_ms)
-    }
 }
 
 /// Bytes that a peer must take in this many milliseconds.

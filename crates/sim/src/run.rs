@@ -6,7 +6,7 @@ use crate::{
     plant::Plant,
     sealing::{self, Sealing},
     site,
-    trace::{self, tail},
+    trace::{self, Replay, tail},
     world::World,
 };
 use regatta_metrics::{Arena, Tally};
@@ -16,6 +16,9 @@ use std::{fmt, sync::atomic::AtomicU64};
 
 /// Lines of a trace that a violation shows.
 const TAIL_LINES: usize = 60;
+
+/// Option of [`Replay`] for HTTP/1.
+const HTTP1: &str = "--trace";
 
 /// Events of a schedule without a violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,18 +53,12 @@ pub struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, step, what, trace, sealed } = self;
-        let replay = replay(*seed, *sealed);
+        let replay = Replay { seed: *seed, sealed: *sealed, word: HTTP1 };
         write!(f, "{trace}seed {seed}, step {step}: {what}\nreplay: {replay}")
     }
 }
 
 impl std::error::Error for Violation {}
-
-/// The command that replays a seed and shows its whole trace.
-fn replay(seed: u64, sealed: bool) -> String {
-    let sealed = if sealed { "--sealed " } else { "" };
-    format!("cargo run -p regatta-sim -- {sealed}--seed {seed} --trace")
-}
 
 /// Schedule to run.
 #[derive(Clone, Copy, Debug)]
@@ -83,12 +80,16 @@ impl Scenario {
         schedule(self, Dice::seeded(self.seed))
     }
 
-    /// Adds to a fault the command that replays it, with this word for the protocol.
-    pub(crate) fn replay(self, protocol: &str, ms: u64, what: &BrokenCheck) -> BrokenCheck {
+    /// Starts its trace, with this option for the protocol.
+    pub(crate) fn start(self, word: &'static str) {
         let Self { seed, sealed, .. } = self;
-        let words = if sealed { " --sealed" } else { "" };
-        let command = format!("cargo run -p regatta-sim -- {protocol}{words} --seed {seed}");
-        format!("seed {seed}, {ms} ms: {what}\nreplay: {command}").into()
+        trace::start(Replay { seed, sealed, word });
+    }
+
+    /// Adds to a fault of this thread's schedule the command that replays it.
+    pub(crate) fn replay(self, ms: u64, what: &BrokenCheck) -> BrokenCheck {
+        let (seed, replay) = (self.seed, trace::replay());
+        format!("seed {seed}, {ms} ms: {what}\nreplay: {replay}").into()
     }
 
     /// Decisions of seals, if there are any.
@@ -117,15 +118,15 @@ pub fn announce_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         before(panic);
-        let (seed, sealed) = trace::seed();
-        let replay = replay(seed, sealed);
+        let replay = trace::replay();
+        let seed = replay.seed;
         eprintln!("{}seed {seed}: the panic above\nreplay: {replay}", tail(TAIL_LINES));
     }));
 }
 
 fn schedule(scenario: Scenario, mut dice: Dice) -> Result<Report, Violation> {
     let (Scenario { seed, sealed, plant }, mut seals) = (scenario, scenario.seals());
-    trace::start(seed, sealed);
+    scenario.start(HTTP1);
     let mut site = site::site(&mut dice);
     if let Some(seals) = &mut seals {
         site.deadlines.handshake_ms_max = seals.pick(&[50, 1_000, 10_000]);
@@ -161,5 +162,26 @@ fn schedule(scenario: Scenario, mut dice: Dice) -> Result<Report, Violation> {
             let trace = format!("{}site: {site:?}\n{requests}", tail(TAIL_LINES));
             Err(Violation { seed, step, what, trace, sealed })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scenario, trace};
+    use crate::talk::DuplexReport;
+
+    /// A panic ends a schedule without a [`super::Violation`]: its command is that of the trace.
+    #[test]
+    fn every_kind_of_schedule_notes_the_command_that_replays_it() {
+        let one = Scenario { seed: 3, sealed: true, plant: None };
+        let sums = DuplexReport::default();
+        let noted = || trace::replay().to_string();
+        let command = |word: &str| format!("cargo run -p regatta-sim -- {word} --sealed --seed 3");
+        one.run_http2(sums).unwrap();
+        assert_eq!(noted(), command("--http2"));
+        one.run_frames(sums).unwrap();
+        assert_eq!(noted(), command("--frames"));
+        one.run().unwrap();
+        assert_eq!(noted(), command("--trace"));
     }
 }

@@ -11,7 +11,7 @@ use regatta_op::{File, Now, Ticket};
 use regatta_origin::{
     Admission, Cx, Links, ListenerClass, Progress, Protocol, RECORD_PLAIN_BYTES_MAX, Seal, Toy,
 };
-use std::{cell::Cell, collections::VecDeque};
+use std::{cell::Cell, collections::VecDeque, ops::Range};
 
 /// Seals every connection, and lets `inner` choose the protocol inside.
 #[derive(Debug)]
@@ -76,7 +76,10 @@ pub(crate) fn dice(seed: u64) -> Dice {
     Dice::seeded(seed ^ 0x5ea1_5ea1_0000_0000)
 }
 
-/// End of a sent record: on the wire, and in the stream of plain bytes.
+/// Bytes that a record has besides its content.
+const RECORD_ADDS_BYTES: u64 = 11;
+
+/// End of a record: on the wire, and in the stream of plain bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     wire: u64,
@@ -97,6 +100,8 @@ pub(crate) struct ClientSeal {
     opened: u64,
     /// End on the wire of the last record with plain bytes.
     plain_end: u64,
+    /// Ends of the server's records.
+    from_server: Vec<Mark>,
     /// Client's second part of the handshake, and the bytes that the peer must first have read.
     answer: Option<(u64, Vec<u8>)>,
     /// Ends of records with plain bytes, and of the last one of the handshake.
@@ -136,6 +141,7 @@ impl ClientSeal {
             hello_end: 0,
             opened: 0,
             plain_end: 0,
+            from_server: Vec::new(),
             answer: None,
             marks: Vec::new(),
             said: Mark::default(),
@@ -236,6 +242,9 @@ impl ClientSeal {
             if !answer.is_empty() {
                 self.answer = Some((self.opened, answer));
             }
+            let before = self.from_server.last().map_or(0, |mark| mark.plain);
+            let end = Mark { wire: self.opened, plain: before + plain.len() as u64 };
+            self.from_server.push(end);
             if !plain.is_empty() {
                 self.plain_end = self.opened;
                 found.push((plain, self.opened));
@@ -243,6 +252,16 @@ impl ClientSeal {
         }
         self.inbox.drain(..at);
         Ok(found)
+    }
+
+    /// The most bytes of a range of the wire that are no response to the server: records add some,
+    /// and those of the seal itself have no other. The first and the last record may be cut.
+    pub(crate) fn added_max(&self, wire: Range<u64>) -> u64 {
+        let added_by = |end: u64| {
+            let at = self.from_server.partition_point(|mark| mark.wire <= end);
+            at.checked_sub(1).map_or(0, |at| self.from_server[at].wire - self.from_server[at].plain)
+        };
+        added_by(wire.end) - added_by(wire.start) + 2 * RECORD_ADDS_BYTES
     }
 
     /// Number of plain bytes that the server can open in the peer's first `wire` bytes.

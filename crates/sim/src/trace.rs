@@ -83,15 +83,32 @@ impl fmt::Display for Line {
 }
 
 thread_local! {
-    static TRACE: RefCell<((u64, bool), Vec<Line>)> = const {
-        RefCell::new(((0, false), Vec::new()))
+    static TRACE: RefCell<(Replay, Vec<Line>)> = const {
+        RefCell::new((Replay { seed: 0, sealed: false, word: "--trace" }, Vec::new()))
     };
 }
 
+/// The command that runs a schedule again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replay {
+    pub(crate) seed: u64,
+    pub(crate) sealed: bool,
+    /// Option that chooses the protocol; `--trace` for HTTP/1, whose events it shows.
+    pub(crate) word: &'static str,
+}
+
+impl fmt::Display for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, sealed, word } = self;
+        let sealed = if *sealed { " --sealed" } else { "" };
+        write!(f, "cargo run -p regatta-sim -- {word}{sealed} --seed {seed}")
+    }
+}
+
 /// Starts the trace of a schedule.
-pub(crate) fn start(seed: u64, sealed: bool) {
+pub(crate) fn start(replay: Replay) {
     TRACE.with_borrow_mut(|(current, lines)| {
-        *current = (seed, sealed);
+        *current = replay;
         lines.clear();
     });
 }
@@ -100,9 +117,9 @@ pub(crate) fn push(stamp: Stamp, link: usize, event: Event) {
     TRACE.with_borrow_mut(|(_, lines)| lines.push(Line(stamp, link, event)));
 }
 
-/// Returns the seed of the last schedule of this thread, and whether it was sealed.
-pub(crate) fn seed() -> (u64, bool) {
-    TRACE.with_borrow(|(seed, _)| *seed)
+/// Returns the command that runs the last schedule of this thread again.
+pub(crate) fn replay() -> Replay {
+    TRACE.with_borrow(|(replay, _)| *replay)
 }
 
 /// Returns the connection of the last event that has one.

@@ -183,6 +183,7 @@ impl Scenario {
     /// # Errors
     /// The fault, and the command that replays it.
     pub fn run_frames(self, sums: DuplexReport) -> Result<DuplexReport, BrokenCheck> {
+        self.start("--frames");
         let (Self { seed, sealed, plant }, mut seals) = (self, self.seals());
         // The seed is altered, so that the site differs from that of the same seed for HTTP/1.
         let mut dice = Dice::seeded(seed ^ 0xf4a3_e500_0000_0000);
@@ -203,6 +204,6 @@ impl Scenario {
         world.plant(plant);
         world.report = sums;
         let ended = world.run();
-        ended.map_err(|what| self.replay("--frames", world.tick(), &what)).map(|()| world.report)
+        ended.map_err(|what| self.replay(world.tick(), &what)).map(|()| world.report)
     }
 }

@@ -76,6 +76,7 @@ impl Scenario {
     /// # Errors
     /// The fault, and the command that replays it.
     pub fn run_http2(self, sums: DuplexReport) -> Result<DuplexReport, BrokenCheck> {
+        self.start("--http2");
         let (Self { seed, sealed, plant }, mut seals) = (self, self.seals());
         // The seed is altered, so that the site differs from that of the same seed for HTTP/1.
         let mut dice = Dice::seeded(seed ^ 0x4832_4832_0000_0000);
@@ -113,6 +114,6 @@ impl Scenario {
             open => Err(format!("{open} open files of bodies are counted at the end").into()),
         });
         world.report.files_closed += get(Counter::Http2FilesClosed);
-        ended.map_err(|what| self.replay("--http2", world.tick(), &what)).map(|()| world.report)
+        ended.map_err(|what| self.replay(world.tick(), &what)).map(|()| world.report)
     }
 }
