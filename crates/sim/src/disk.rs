@@ -115,8 +115,15 @@ pub(crate) fn disguise(req: &OpenReq, opened: &mut Opened<SimFile>) {
     }
 }
 
-/// Appends a range of the bytes of the file with a number. Eight are made at a time.
-pub(crate) fn append_content(inode: u64, Range { start, end }: Range<u64>, out: &mut Vec<u8>) {
+/// Returns a range of the bytes of the file with a number.
+pub(crate) fn content(inode: u64, range: Range<u64>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(index(range.end - range.start));
+    append_content(inode, range, &mut bytes);
+    bytes
+}
+
+/// Appends such a range. Eight bytes are made at a time.
+fn append_content(inode: u64, Range { start, end }: Range<u64>, out: &mut Vec<u8>) {
     let mut at = start;
     while at < end {
         let word = mix(inode.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at >> 3)).to_le_bytes();

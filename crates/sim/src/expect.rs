@@ -1,7 +1,6 @@
 //! Responses that a request may get, given what could be known of the disk. This second reading of
 //! the standards and of the site's rules shares no code with the first.
 use crate::{
-    dice::index,
     disk::Seen,
     request::{Content, Expect, Goal, IfRange, PathGoal, Range, Request, Span, Tag, Tags, Verb},
 };
@@ -362,13 +361,6 @@ pub(crate) fn content_faults(request: &Request, site: &Site) -> Vec<u16> {
         }
         Content::None | Content::Length(_) => Vec::new(),
     }
-}
-
-/// Bytes of a range of a file.
-pub(crate) fn bytes_of(id: &FileId, first: u64, last: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(index(last - first + 1));
-    crate::disk::append_content(id.inode, first..last + 1, &mut bytes);
-    bytes
 }
 
 #[cfg(test)]

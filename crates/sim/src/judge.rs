@@ -1,8 +1,8 @@
 //! Judges whether a response is possible for its request.
 use crate::{
     BrokenCheck,
-    disk::{UNIX, unix},
-    expect::{Answer, Oracle, Role, Shown, UNDATED_SECS_MAX, bytes_of, content_faults},
+    disk::{UNIX, content, unix},
+    expect::{Answer, Oracle, Role, Shown, UNDATED_SECS_MAX, content_faults},
     knowledge::{Asker, Knowledge},
     link::Link,
     reader::{Response, parts},
@@ -414,7 +414,7 @@ fn body(
     if came == 0 {
         return Ok(());
     }
-    let expected = bytes_of(&shown.id, first, first + came - 1);
+    let expected = content(shown.id.inode, first..first + came);
     match found.iter().zip(&expected).position(|(found, expected)| found != expected) {
         None => Ok(()),
         Some(at) => Err(format!("byte {} of {len} is another", first + at as u64).into()),

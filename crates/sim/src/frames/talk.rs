@@ -4,7 +4,7 @@ use super::{Answer, Client, Frames, NOT_FOUND, UNAVAILABLE};
 use crate::{
     BrokenCheck,
     dice::{Dice, index},
-    disk::{Disk, Seen, append_content},
+    disk::{Disk, Seen, content},
     duplex::World,
     peer::Peer,
     run::Scenario,
@@ -155,11 +155,7 @@ impl FramesTalk {
     fn check(&self, answer: &Answer, excused: bool) -> Result<(), BrokenCheck> {
         let Answer { number, file, code, body } = answer;
         let name = NAMES[usize::from(*file)];
-        let is_it = |inode: u64| {
-            let mut bytes = Vec::with_capacity(body.len());
-            append_content(inode, 0..body.len() as u64, &mut bytes);
-            bytes == *body
-        };
+        let is_it = |inode: u64| content(inode, 0..body.len() as u64) == *body;
         let right = match *code {
             0 => self.known.get(name).is_some_and(|files| {
                 files.iter().any(|(inode, len)| *len == body.len() as u64 && is_it(*inode))
