@@ -1,7 +1,7 @@
 //! The pages of both programs in a browser, but for the lab's report, which has its own test.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
-use regatta_testkit::folder::Folder;
+use regatta_testkit::folder::{Folder, ODD_NAMES};
 use regatta_testkit::{pages, programs};
 
 use std::fs;
@@ -44,16 +44,6 @@ impl Drop for Server {
         let _ = self.child.wait();
     }
 }
-
-/// Names that a page must show as text, or in a direction of their own.
-const ODD_NAMES: [&str; 6] = [
-    "<img src=x>.txt",
-    "two \"quotes\" & an 'apostrophe'.txt",
-    "line\nbreak.txt",
-    "\u{202e}txt.right-to-left.exe",
-    "\u{5e2}\u{5d1}\u{5e8}\u{5d9}\u{5ea}.txt",
-    "a-name-without-a-place-to-break-that-is-wider-than-a-phone-in-one-line-0123456789.txt",
-];
 
 #[test]
 fn people_can_use_a_listing() {

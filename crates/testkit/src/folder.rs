@@ -5,6 +5,17 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Names of files that a page or a terminal could misread.
+pub const ODD_NAMES: [&str; 7] = [
+    "<img src=x>.txt",
+    "two \"quotes\" & an 'apostrophe'.txt",
+    "line\nbreak.txt",
+    "per%20cent?#.txt",
+    "\u{202e}txt.right-to-left.exe",
+    "\u{5e2}\u{5d1}\u{5e8}\u{5d9}\u{5ea}.txt",
+    "a-name-without-a-place-to-break-that-is-wider-than-a-phone-in-one-line-0123456789.txt",
+];
+
 /// Number of the next directory: tests run in parallel.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 

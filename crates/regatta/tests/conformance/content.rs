@@ -1,6 +1,7 @@
 //! Index files, clean URLs, the fallback of single-page applications, and pages for 404.
 
 use crate::prelude::*;
+use regatta_testkit::folder::ODD_NAMES;
 use rustix::fs::FileType;
 
 pub(crate) fn index_of_a_folder(variant: &Variant) {
@@ -158,10 +159,6 @@ pub(crate) fn page_for_not_found_is_a_setting(variant: &Variant) {
     let server = serve_root(variant, &site.root(), &["content.not_found=nowhere.html"]);
     assert_ne!(server.connect().get("/missing").expect(404).body, b"the default");
 }
-
-/// Names that a page or a terminal could misread.
-const ODD_NAMES: [&str; 5] =
-    ["<img src=x>.txt", "a\"b'c&d.txt", "line\nbreak.txt", "\u{202e}txt.exe", "per%20cent?#.txt"];
 
 pub(crate) fn folders_are_listed(variant: &Variant) {
     let site = Site::with(&[
