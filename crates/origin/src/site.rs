@@ -275,12 +275,11 @@ pub struct Deadlines {
 
 impl Deadlines {
     /// True if the peer has taken enough since the last check, and at least one byte. `has`: bytes
-    /// that it has, `had`: those at the last check. `lingers`: nothing more is sent.
-    pub(crate) fn flows(&self, has: u64, had: &mut u64, lingers: bool) -> bool {
+    /// that it has, `had`: those at the last check. `first_ms`: time to the first check.
+    pub(crate) fn flows(&self, has: u64, had: &mut u64, first_ms: u64) -> bool {
         let gained = has.saturating_sub(*had);
         *had = has.max(*had);
-        let linger_ms = if lingers { self.linger_ms_max } else { u64::MAX };
-        gained >= self.least_bytes(self.send_window_ms.min(linger_ms))
+        gained >= self.least_bytes(self.send_window_ms.min(first_ms))
     }
 
     /// Bytes that a peer must take in this time, whatever the limits say at least one.

@@ -211,12 +211,13 @@ impl Closing<'_> {
         // A server that drains closes idle connections at once, whatever is in flight.
         let at_once = self.reason == CloseReason::Drained && !link.pipe.shut;
         let deadlines = &self.site.deadlines;
-        let linger_ms = deadlines.linger_ms_max.min(deadlines.send_window_ms);
         let idle = self.reason == CloseReason::IdleDeadline;
         let (decided, acked) = if idle { link.given_up } else { (self.now, link.pipe.acked) };
-        let start = decided.tick.saturating_sub(linger_ms);
-        let taken = acked - link.pipe.acked_before(start + 1);
-        let slow = taken < due(deadlines, linger_ms);
+        let first_ms = if idle { deadlines.idle_ms_max } else { deadlines.linger_ms_max };
+        let check_ms = first_ms.min(deadlines.send_window_ms);
+        let had = link.pipe.acked_before(decided.tick.saturating_sub(check_ms) + 1);
+        let added = link.seal.as_ref().map_or(0, |seal| seal.added_max(had..acked));
+        let slow = (acked - had).saturating_sub(added) < due(deadlines, check_ms);
         let excused = excused || at_once || slow || broken;
         if destroyed && link.peer.is_prompt() && !said_it_was_done && !too_much && !excused {
             return Err(format!("{} bytes are lost on their way", link.on_their_way()).into());

@@ -528,7 +528,12 @@ impl<F: File> Conn<F> {
     /// True if the peer has taken enough since the last check.
     fn flows(&mut self, queued: u64, deadlines: &Deadlines) -> bool {
         let has = self.sent.saturating_sub(queued);
-        deadlines.flows(has, &mut self.delivered, matches!(self.state, State::Linger))
+        let first_ms = match self.state {
+            State::Head => deadlines.idle_ms_max,
+            State::Linger => deadlines.linger_ms_max,
+            _ => deadlines.send_window_ms,
+        };
+        deadlines.flows(has, &mut self.delivered, first_ms)
     }
 }
 

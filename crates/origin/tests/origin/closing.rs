@@ -229,7 +229,7 @@ fn bytes_in_the_kernel_are_not_cut_off_while_they_flow() {
 }
 
 #[test]
-fn a_linger_shorter_than_a_window_asks_for_less() {
+fn a_wait_shorter_than_a_window_asks_for_less() {
     let rows = [
         // Rate, bytes taken in each of three looks, and whether they are enough.
         (100, [100, 1_000, 1_000], [true, true, true]),
@@ -237,12 +237,19 @@ fn a_linger_shorter_than_a_window_asks_for_less() {
         (0, [1, 1, 0], [true, true, false]),
         (1, [1, 0, 0], [true, false, false]),
     ];
-    for (send_rate_min, taken, flows) in rows {
-        let deadlines = Deadlines { linger_ms_max: 1_000, send_rate_min, ..Deadlines::default() };
-        let limits = Limits { requests_max: 1, ..Limits::default() };
+    // Idle after a large response, or lingering after the last.
+    let cases = [Limits::default().requests_max, 1].map(|most| rows.map(|row| (most, row)));
+    for (requests_max, (send_rate_min, taken, flows)) in cases.into_iter().flatten() {
+        let deadlines = Deadlines {
+            idle_ms_max: 1_000,
+            linger_ms_max: 1_000,
+            send_rate_min,
+            ..Deadlines::default()
+        };
+        let limits = Limits { requests_max, ..Limits::default() };
         let rig = Rig::new(Site { deadlines, limits, ..Site::default() });
         let mut client = rig.connect_with(BIG);
-        assert!(client.shut);
+        assert!(if requests_max == 1 { client.shut } else { client.conn.is_idle() });
         let (mut queued, mut ms) = (u64::try_from(client.output.len()).unwrap(), 1_000);
         for (taken, flows) in taken.into_iter().zip(flows) {
             if client.closed.is_none() {

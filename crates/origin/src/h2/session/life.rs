@@ -170,19 +170,21 @@ impl<F: File> Session<F> {
                 let (code, reason) = (ErrorCode::NO_ERROR, CloseReason::HeadDeadline);
                 self.fail(code, reason, ReplyOutcome::Aborted, now, cx);
             }
-            Timer::Send if self.flows(queued, deadlines) => self.set_timer(Timer::Send, window),
+            Timer::Send if self.flows(queued, timer, deadlines) => {
+                self.set_timer(Timer::Send, window);
+            }
             Timer::Send => self.end(CloseReason::SendDeadline, now, cx),
             Timer::Window => self.on_window_deadline(now, cx),
             Timer::Drain => {
                 self.set_timer(Timer::Drain, Tick::NEVER);
                 self.leave(CloseReason::Drained);
             }
-            Timer::Idle if self.sends() || queued > 0 && self.flows(queued, deadlines) => {
+            Timer::Idle if self.sends() || queued > 0 && self.flows(queued, timer, deadlines) => {
                 self.set_timer(Timer::Idle, window);
             }
             Timer::Idle => self.leave(CloseReason::IdleDeadline),
             Timer::End if self.phase == Phase::Shuts => self.set_timer(Timer::End, window),
-            Timer::End if queued > 0 && self.flows(queued, deadlines) => {
+            Timer::End if queued > 0 && self.flows(queued, timer, deadlines) => {
                 self.set_timer(Timer::End, window);
             }
             Timer::End => {
@@ -243,10 +245,15 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// True if the peer has taken enough since the last check.
-    fn flows(&mut self, queued: u64, deadlines: &Deadlines) -> bool {
+    /// True if the peer has taken enough since the last check. `timer` has expired.
+    fn flows(&mut self, queued: u64, timer: Timer, deadlines: &Deadlines) -> bool {
+        let first_ms = match timer {
+            Timer::Idle => deadlines.idle_ms_max,
+            Timer::End if self.phase == Phase::Lingers => deadlines.linger_ms_max,
+            _ => deadlines.send_window_ms,
+        };
         let has = self.sent.saturating_sub(queued);
-        deadlines.flows(has, &mut self.delivered, self.phase == Phase::Lingers)
+        deadlines.flows(has, &mut self.delivered, first_ms)
     }
 
     fn stop_timers(&mut self) {
