@@ -11,7 +11,7 @@ macro_rules! files {
 pub const EXPERIMENTS: &[(&str, &str)] = files! { "experiments":
     "quick" "bench" "bench-servers" "bench-fields" "bench-connections" "bench-tls"
     "bench-handshakes" "bench-http2" "bench-uring" "arena-h1" "arena-h2" "layouts" "knee"
-    "processes" "disk" "both-worlds"
+    "twice-saturation" "processes" "disk" "both-worlds"
     "eurosys07-fig1" "eurosys07-fig2" "eurosys07-fig3" "eurosys07-fig4" "eurosys07-fig5"
     "eurosys07-fig6" "eurosys07-writers" "eurosys07-fig7" "eurosys07-knot" "eurosys07-fig8"
     "eurosys07-memory" "eurosys07-caps" "eurosys07-table1" "profile" "hpl01" "hpl01-fig4"
