@@ -1,6 +1,6 @@
 //! From a request of any protocol to its answer: a refusal, a cached file, or an exchange.
 use crate::{
-    Cx, Destination, Exchange, Peer, Refusal, Reply, Representation, Request, Step,
+    Cx, Destination, Exchange, ListenerClass, Peer, Refusal, Reply, Representation, Request, Step,
     exchange::{admits, challenge},
     plan::{Plan, plan},
     reply_rules::ReplyRules,
@@ -42,6 +42,9 @@ pub(crate) trait Serve<F> {
 
     /// The exchange of the request, which is not answered at once.
     fn exchange(&mut self, cx: &Cx<'_, F>) -> &mut Exchange<F>;
+
+    /// True if the kernel can send a file itself to a client of this class of listeners.
+    fn takes_files(&self, class: ListenerClass) -> bool;
 
     /// Updates what the protocol stores together with the facts of the file.
     fn prepare(&mut self, file: &mut Arc<Representation<F>>, now: Now, cx: &Cx<'_, F>);
@@ -93,7 +96,7 @@ pub(crate) fn answer<F: File, S: Serve<F>>(
             return Answer::Step(Step::Reply(reply));
         }
     }
-    find(request, rules, now, cx, serve)
+    find(request, peer.class(), rules, now, cx, serve)
 }
 
 /// The client of a request that the peer sent.
@@ -109,6 +112,7 @@ fn client<F>(request: &Request<'_>, peer: Peer, cx: &Cx<'_, F>) -> Peer {
 #[inline(always)]
 fn find<F: File, S: Serve<F>>(
     request: &Request<'_>,
+    class: ListenerClass,
     rules: &ReplyRules,
     now: Now,
     cx: &Cx<'_, F>,
@@ -132,7 +136,7 @@ fn find<F: File, S: Serve<F>>(
     {
         return Answer::Step(Step::Reply(Reply::Unauthorized(challenge)));
     }
-    let target = Target::new(path, request, cx.site);
+    let target = Target::new(path, request, cx.site, serve.takes_files(class));
     let found = Search::start(&target);
     let hit = match &found {
         Resolved::Next(next) if next.is_itself() => {
@@ -175,7 +179,7 @@ fn hit<F: File, S: Serve<F>>(
             serve.prepare(file, now, cx);
             let plan = plan(target.request, file, role, cx.site.limits.ranges_max, now.unix);
             let method = target.request.method;
-            let fill = plan.fill(method, cx.site.caching.body_bytes_max);
+            let fill = plan.fill(method, target.body_bytes_max);
             if fill.is_none() && !plan.sends_file(method) {
                 hit = Some(serve.serve(&plan, role, rules, now, cx));
             }

@@ -189,7 +189,7 @@ impl<F: File> Exchange<F> {
                 {
                     return Step::Reply(Reply::Unauthorized(challenge));
                 }
-                let target = Target::new(&path, request, cx.site);
+                let target = Target::new(&path, request, cx.site, false);
                 self.begin(&target, Search::start(&target), now, cx)
             }
             Err(refusal) => Step::Reply(Reply::without_file(refusal)),
@@ -204,7 +204,7 @@ impl<F: File> Exchange<F> {
         now: Now,
         cx: &Cx<'_, F>,
     ) -> Step<F> {
-        self.release = cx.site.release;
+        (self.release, self.takes_files) = (cx.site.release, target.takes_files);
         let step = self.search(target, first, now, cx);
         if !matches!(step, Step::Reply(_)) {
             let destination = target.request.destination;
@@ -260,7 +260,7 @@ impl<F: File> Exchange<F> {
         let kept = mem::take(&mut self.request);
         let conditions = kept.conditions();
         let (request, path) = (kept.request(&conditions), kept.path());
-        let target = Target::new(&path, &request, cx.site);
+        let target = Target::new(&path, &request, cx.site, self.takes_files);
         let found = self.take_supply(&target, supplied, now, cx);
         let step = self.search(&target, found, now, cx);
         self.request = kept;
@@ -292,13 +292,14 @@ impl<F: File> Exchange<F> {
             cx.scratch.give_read_buffer(buffer);
         }
         let (kept, note) = (mem::take(&mut self.request), mem::take(&mut self.note));
-        *self = Self { note, release: cx.site.release, ..Self::default() };
+        let (release, takes_files) = (cx.site.release, self.takes_files);
+        *self = Self { note, release, takes_files, ..Self::default() };
         if let Some(status) = cx.site.closed {
             return Step::Reply(Reply::Nothing(status));
         }
         let conditions = kept.conditions();
         let (request, path) = (kept.request(&conditions), kept.path());
-        let target = Target::new(&path, &request, cx.site);
+        let target = Target::new(&path, &request, cx.site, self.takes_files);
         let step = self.search(&target, Search::start(&target), now, cx);
         self.request = kept;
         step
@@ -426,7 +427,7 @@ impl<F: File> Exchange<F> {
                 Resolved::File(file, role) => {
                     let plan = plan(request, &file, role, limits.ranges_max, now.unix);
                     let coding = plan.coded.coding;
-                    if plan.fill(request.method, cx.site.caching.body_bytes_max).is_some() {
+                    if plan.fill(request.method, target.body_bytes_max).is_some() {
                         (self.pending, self.coding) = (Some(file), coding);
                         self.body = Vec::new();
                         return self.read_part(cx);
@@ -604,7 +605,7 @@ impl<F: File> Exchange<F> {
                 // requested later is the newer, whichever comes first.
                 let at = self.requested_at.tick;
                 // The body will be read next: the entry is cached once, with it.
-                if rules.enabled && will_fill(target.request, search, &entry, now, cx) {
+                if rules.enabled && will_fill(target, search, &entry, now, cx) {
                     self.opened = opened.then_some(at);
                     opened = false;
                 }
@@ -653,7 +654,7 @@ impl<F: File> Exchange<F> {
     pub(crate) fn file_name(&self, coding: Option<Coding>, cx: &Cx<'_, F>) -> Option<Box<[u8]>> {
         let conditions = self.request.conditions();
         let (request, path) = (self.request.request(&conditions), self.request.path());
-        let target = Target::new(&path, &request, cx.site);
+        let target = Target::new(&path, &request, cx.site, self.takes_files);
         let mut room = cx.scratch.candidate.borrow_mut();
         let name = self.search.name(&target, &mut room)?;
         let mut key_room = cx.scratch.key.borrow_mut();
@@ -698,7 +699,7 @@ fn with_derived<F: File>(
 }
 
 fn will_fill<F: File>(
-    request: &Request<'_>,
+    target: &Target<'_>,
     search: Search,
     entry: &Entry<F>,
     now: Now,
@@ -707,8 +708,9 @@ fn will_fill<F: File>(
     let Entry::File(file) = entry else {
         return false;
     };
+    let request = target.request;
     let plan = plan(request, file, search.role(), cx.site.limits.ranges_max, now.unix);
-    plan.fill(request.method, cx.site.caching.body_bytes_max).is_some()
+    plan.fill(request.method, target.body_bytes_max).is_some()
 }
 
 /// Error number of a fault that is logged.

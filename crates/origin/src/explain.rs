@@ -29,6 +29,10 @@ use regatta_http::{
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Coding, Codings, File, Now, OpenFault, OpenReq, Opened};
 
+/// What is said of a body that no protocol sends from its file, and of one that HTTP/1 alone does.
+const KEPT_BODY: &str = "kept in memory (cache.body_bytes_max)";
+const CLEAR_BODY: &str = "sent from the file (cache.clear_body_bytes_max)";
+
 /// Size of a client's table before it sets another (RFC 9113 §6.5.2).
 const CLIENT_TABLE_BYTES: usize = 4_096;
 
@@ -59,6 +63,9 @@ impl Explanation {
         head.extend_from_slice(b"\r\n");
         for decision in self.decisions.iter_mut().filter(|made| made.about == "connection") {
             decision.says = "continues; the stream ends with the response".to_string();
+        }
+        for decision in self.decisions.iter_mut().filter(|made| made.says == CLEAR_BODY) {
+            decision.says = KEPT_BODY.to_string();
         }
         let (bytes, of_http1) = (block.len(), self.head.len());
         let says = format!("a block of {bytes} bytes; the head of HTTP/1 has {of_http1}");
@@ -365,7 +372,7 @@ impl<F: File> Explainer<'_, F> {
         let (mut decoded, mut room) = (Vec::new(), Room::default());
         let site = self.site;
         let Ok(path) = request.path(&mut decoded) else { return };
-        let target = resolve::Target::new(&path, request, site);
+        let target = resolve::Target::new(&path, request, site, false);
         let Some(name) = search.name(&target, &mut room) else { return };
         match reply {
             Reply::Unauthorized(_) if search.is_rule() => self.redirect("redirect"),
@@ -396,7 +403,7 @@ impl<F: File> Explainer<'_, F> {
         if redirects.before_files(&path).or_else(|| redirects.without_file(&path)).is_some() {
             return;
         }
-        let target = resolve::Target::new(&path, request, self.site);
+        let target = resolve::Target::new(&path, request, self.site, false);
         if !rules.fallback.is_empty()
             && let Some(why) = fallback_skipped(&target)
         {
@@ -456,11 +463,15 @@ impl<F: File> Explainer<'_, F> {
             Shape::Refused(status) => format!("refused, {}", status.reason()),
         };
         self.say("answer", answer);
-        if len <= self.site.caching.body_bytes_max {
-            self.say("body", "kept in memory (cache.body_bytes_max)");
+        let caching = &self.site.caching;
+        let body = if len <= caching.body_bytes_max_of(self.class == ListenerClass::CLEAR) {
+            KEPT_BODY
+        } else if len <= caching.body_bytes_max {
+            CLEAR_BODY
         } else {
-            self.say("body", "sent from the file");
-        }
+            "sent from the file"
+        };
+        self.say("body", body);
     }
 
     /// The head of a response, as HTTP/1 has it.

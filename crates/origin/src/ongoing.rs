@@ -34,6 +34,8 @@ pub struct Exchange<F> {
     pub(crate) was_stale: bool,
     /// The file has just been opened or checked.
     pub(crate) is_current: bool,
+    /// The kernel can send a file itself to this client.
+    pub(crate) takes_files: bool,
     /// Length of the current read, bytes.
     pub(crate) part: u64,
     /// The body so far, if it takes more than one read.
@@ -60,6 +62,7 @@ impl<F> Default for Exchange<F> {
             opened: None,
             was_stale: false,
             is_current: false,
+            takes_files: false,
             part: 0,
             body: Vec::new(),
             changes: 0,

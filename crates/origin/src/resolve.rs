@@ -44,12 +44,23 @@ pub(crate) struct Target<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) rules: &'a ContentRules,
     pub(crate) redirects: &'a Redirects,
+    /// The kernel can send a file itself to the client: it speaks HTTP/1 in the clear.
+    pub(crate) takes_files: bool,
+    /// Longest body that is sent to it from memory, bytes.
+    pub(crate) body_bytes_max: u64,
 }
 
 impl<'a> Target<'a> {
     #[inline(always)]
-    pub(crate) fn new(path: &'a Path<'a>, request: &'a Request<'a>, site: &'a Site) -> Self {
-        Self { path, request, rules: &site.content, redirects: &site.rules.redirects }
+    pub(crate) fn new(
+        path: &'a Path<'a>,
+        request: &'a Request<'a>,
+        site: &'a Site,
+        takes_files: bool,
+    ) -> Self {
+        let (rules, redirects) = (&site.content, &site.rules.redirects);
+        let body_bytes_max = site.caching.body_bytes_max_of(takes_files);
+        Self { path, request, rules, redirects, takes_files, body_bytes_max }
     }
 }
 

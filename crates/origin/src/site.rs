@@ -409,6 +409,8 @@ pub struct CachingRules {
     pub bytes_max: usize,
     /// Longest file with its body held in memory, bytes; it needs no descriptor then.
     pub body_bytes_max: u64,
+    /// The same for clients of HTTP/1 in the clear, to which the kernel can send a file itself.
+    pub clear_body_bytes_max: u64,
     /// Most bytes of a body read at once, into a buffer that the worker lends. Longer ones take
     /// several.
     pub read_bytes_max: usize,
@@ -427,6 +429,13 @@ pub struct CachingRules {
 pub const READ_BYTES_MAX: usize = 256 << 10;
 
 impl CachingRules {
+    /// Longest body that is sent from memory, bytes, to a client to which the kernel can send a file
+    /// itself, or to another.
+    pub(crate) fn body_bytes_max_of(&self, takes_files: bool) -> u64 {
+        let clear = if takes_files { self.clear_body_bytes_max } else { u64::MAX };
+        clear.min(self.body_bytes_max)
+    }
+
     /// Pause after a sweep for inactive entries, milliseconds. None ever is inactive if
     /// [`CachingRules::inactive_ms`] is the largest number.
     #[must_use]
@@ -444,6 +453,7 @@ impl Default for CachingRules {
             descriptors_max: 8 << 10,
             bytes_max: 256 << 20,
             body_bytes_max: 64 << 10,
+            clear_body_bytes_max: 32 << 10,
             read_bytes_max: READ_BYTES_MAX,
             copy_bytes_max: 16 << 10,
             revalidate_ms: 1_000,

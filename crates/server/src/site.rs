@@ -227,6 +227,7 @@ fn caching(settings: &Settings) -> CachingRules {
         descriptors_max: settings.number_as("cache.descriptors_max"),
         bytes_max: settings.number_as("cache.bytes_max"),
         body_bytes_max: settings.number("cache.body_bytes_max"),
+        clear_body_bytes_max: settings.number("cache.clear_body_bytes_max"),
         read_bytes_max: READ_BYTES_MAX,
         copy_bytes_max: settings.number_as("cache.copy_bytes_max"),
         revalidate_ms: settings.number("cache.revalidate_ms"),

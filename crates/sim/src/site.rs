@@ -69,7 +69,7 @@ fn content(dice: &mut Dice) -> ContentRules {
 }
 
 fn caching(dice: &mut Dice) -> CachingRules {
-    CachingRules {
+    let mut rules = CachingRules {
         enabled: !dice.one_in(6),
         entries_max: index(dice.pick(&[1000, 1000, 3, 1, 0])),
         negatives_max: index(dice.pick(&[1000, 1000, 2, 0])),
@@ -81,5 +81,9 @@ fn caching(dice: &mut Dice) -> CachingRules {
         revalidate_ms: dice.pick(&[1_000, 1_000, 30, 0, 1 << 40]),
         negative_ms: dice.pick(&[1_000, 30, 0]),
         inactive_ms: dice.pick(&[10_000, 1_000, 100]),
-    }
+        ..CachingRules::default()
+    };
+    // Without a draw of its own: the seeds that tests name keep their worlds.
+    rules.clear_body_bytes_max = rules.copy_bytes_max as u64;
+    rules
 }

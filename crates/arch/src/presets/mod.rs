@@ -258,7 +258,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         paper: "none: the question of P-2 and X-12",
         page: "uring",
         driver: &uring::DRIVER,
-        axes: &[],
+        axes: &[("cache.clear_body_bytes_max", "64 KiB")],
     },
     Architecture {
         name: "cohort",

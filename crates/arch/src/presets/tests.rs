@@ -73,7 +73,7 @@ fn every_name_sets_what_it_stands_for() {
         ("flash-linux", flash("mapped")),
         ("laio", "event.processes=1".to_owned()),
         ("auto", String::new()),
-        ("uring", String::new()),
+        ("uring", "cache.clear_body_bytes_max=64 KiB".to_owned()),
         ("cohort", String::new()),
         ("mp", "limits.connections_max=256 accept.when_full=pause".to_owned()),
         ("mt", "accept.when_full=pause".to_owned()),

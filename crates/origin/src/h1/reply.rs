@@ -1,6 +1,7 @@
 //! From a plan to bytes: heads, bodies and error pages.
 use crate::{
-    Body, Cx, ErrorPage, Exchange, FileReply, Peer, Refusal, Reply, Representation, Scratch, Site,
+    Body, Cx, ErrorPage, Exchange, FileReply, ListenerClass, Peer, Refusal, Reply, Representation,
+    Scratch, Site,
     answer::Serve,
     auth,
     cors::Grant,
@@ -85,6 +86,11 @@ impl<F: File> Serve<F> for Encoder<'_, F> {
     #[inline(always)]
     fn exchange(&mut self, cx: &Cx<'_, F>) -> &mut Exchange<F> {
         &mut self.ongoing.get_or_insert_with(|| cx.scratch.take_ongoing()).exchange
+    }
+
+    #[inline(always)]
+    fn takes_files(&self, class: ListenerClass) -> bool {
+        class == ListenerClass::CLEAR
     }
 
     #[inline(always)]

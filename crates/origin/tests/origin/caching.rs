@@ -4,7 +4,7 @@ use regatta_http::date;
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Fault, OpKind, OpenFault};
 use regatta_origin::{
-    Cache as _, CachingRules, ContentRules, Protocol as _, STALE_PERIODS_MAX, Site,
+    Cache as _, CachingRules, ContentRules, ListenerClass, Protocol as _, STALE_PERIODS_MAX, Site,
 };
 
 fn with(caching: CachingRules) -> Rig {
@@ -175,10 +175,35 @@ fn a_larger_sibling_is_none() {
     check(&rig, request, &Expected { body: Some(b"nine char"), ..plain });
 }
 
+/// Where the kernel can send a file itself, bodies from 32 KiB on are not read.
+#[test]
+fn a_middling_body_is_read_for_clients_that_need_it_in_memory() {
+    use OpKind::{Open, Read, Recv, Send, Stat};
+    let rig = with(CachingRules::default());
+    rig.put("middle.bin", &pattern(48 << 10));
+    let kinds = |class| {
+        rig.class.set(class);
+        let client = rig.connect_with(get("/middle.bin").as_bytes());
+        assert!(client.output.ends_with(&pattern(48 << 10)));
+        let mut kinds = client.kinds[1..].to_vec();
+        kinds.dedup();
+        kinds
+    };
+    let (clear, other) = (ListenerClass::CLEAR, ListenerClass(1));
+    assert_eq!(kinds(clear), [Open, Send, Recv]);
+    assert_eq!(kinds(clear), [Stat, Send, Recv]);
+    assert_eq!(kinds(other), [Read, Stat, Send, Recv]);
+    assert_eq!(kinds(clear), [Send, Recv], "what is in memory anyway is sent from there");
+}
+
 /// A body longer than is read at once comes in parts, all by one buffer, which others have later.
 #[test]
 fn a_long_body_is_read_in_parts() {
-    let rig = with(CachingRules { body_bytes_max: 1 << 20, ..CachingRules::default() });
+    let rig = with(CachingRules {
+        body_bytes_max: 1 << 20,
+        clear_body_bytes_max: 1 << 20,
+        ..CachingRules::default()
+    });
     rig.put("long.bin", &pattern(600_000));
     let mut client = rig.connect_held(OpKind::Read, get("/long.bin").as_bytes());
     let part = 256 << 10;

@@ -20,6 +20,8 @@ use regatta_sys::{
 use std::{fmt, path::Path};
 
 const CACHE_KEY: &str = "cache.bytes_max";
+const BODY_KEY: &str = "cache.body_bytes_max";
+const CLEAR_BODY_KEY: &str = "cache.clear_body_bytes_max";
 const SCHEDULERS_KEYS: [&str; 3] = ["fiber.schedulers", "coloured.loops", "staff.processes_min"];
 /// Maximum of the option.
 const SCHEDULERS_MAX: u64 = 1024;
@@ -183,6 +185,19 @@ pub(super) fn workers(
     })
 }
 
+/// The limit of bodies for clients in the clear, if only the one for all has been set, by the
+/// configuration or the architecture's name: then it holds for them too.
+pub(super) fn clear_bodies(said: &mut Said) -> Option<Chosen> {
+    let bytes = said.settings.number(BODY_KEY);
+    let is_set = said.is_said(BODY_KEY) || options::default(BODY_KEY) != Value::Number(bytes);
+    let is_open = !said.is_said(CLEAR_BODY_KEY) && said.settings.number(CLEAR_BODY_KEY) < bytes;
+    (is_set && is_open).then(|| {
+        said.choose(CLEAR_BODY_KEY, Value::Number(bytes));
+        let from = format!("as {BODY_KEY}");
+        Chosen { key: CLEAR_BODY_KEY, value: show_bytes(bytes), from }
+    })
+}
+
 /// Divides memory among caches without a configured size. A warning, if the configured size exceeds
 /// the memory.
 pub(super) fn cache(
@@ -285,6 +300,25 @@ mod tests {
         }
         let off = config(&["cache.enabled=false"], Some(120), None);
         assert!(off.chosen.iter().all(|chosen| chosen.key != CACHE_KEY));
+    }
+
+    #[test]
+    fn a_limit_of_bodies_that_is_set_holds_in_the_clear_too() {
+        for (sets, expect) in [
+            (&[][..], "32768"),
+            (&["cache.body_bytes_max=64KiB"], "65536"),
+            (&["cache.body_bytes_max=1MiB"], "1048576"),
+            (&["cache.body_bytes_max=0"], "32768"),
+            (&["cache.body_bytes_max=1MiB", "cache.clear_body_bytes_max=8KiB"], "8192"),
+            (&["server.architecture=knot-c"], "67108864"),
+            (&["server.architecture=uring"], "65536"),
+        ] {
+            let bytes = config(sets, None, None).settings().number(CLEAR_BODY_KEY);
+            assert_eq!(bytes.to_string(), expect, "{sets:?}");
+        }
+        let set = config(&["cache.body_bytes_max=1MiB"], None, None);
+        let expect = "cache.clear_body_bytes_max=1 MiB (as cache.body_bytes_max)";
+        assert!(chosen(&set).contains(&expect.to_owned()), "{:?}", set.chosen);
     }
 
     #[test]

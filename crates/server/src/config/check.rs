@@ -111,6 +111,7 @@ pub fn understand(
     permissions(&said, &mut problems);
     let admin = admin(&said, &mut problems);
     values(&said, &mut problems);
+    let mut chosen = Vec::from_iter(allowance::clear_bodies(&mut said));
     let mut warnings = Vec::new();
     warnings.extend(admin.as_ref().and_then(|place| exposed(&said, place)));
     warnings.extend(untrusted(&said, &listen));
@@ -119,7 +120,6 @@ pub fn understand(
     faults.extend(found.faults);
     let Findings { mut problems, mut warnings, cut, .. } = found;
     warnings.extend(nested::roots(&said, &hosts));
-    let mut chosen = Vec::new();
     // An unknown architecture has been reported where it was read.
     let architecture = regatta_arch::find(said.settings.text("server.architecture"));
     warnings.extend(architecture.map_or_else(Vec::new, |it| unused::warnings(&said, it)));

@@ -4,7 +4,8 @@ use super::{
     exchange::{StreamPlace, StreamReply},
 };
 use crate::{
-    Cx, Destination, Exchange, Peer, Refusal, Reply, ReplyOutcome, Representation, Request, Step,
+    Cx, Destination, Exchange, ListenerClass, Peer, Refusal, Reply, ReplyOutcome, Representation,
+    Request, Step,
     answer::{Answer, Arrival, Serve, answer},
     course::{Persistence, head_limits},
     h1::reply::Terms,
@@ -85,6 +86,11 @@ impl<F: File> Serve<F> for StreamEncoder<'_, F> {
 
     fn exchange(&mut self, cx: &Cx<'_, F>) -> &mut Exchange<F> {
         &mut self.ongoing.get_or_insert_with(|| cx.scratch.take_ongoing()).exchange
+    }
+
+    /// No: frames are sent from memory.
+    fn takes_files(&self, _: ListenerClass) -> bool {
+        false
     }
 
     /// Nothing: a field block is built with the file's facts when it is first used.

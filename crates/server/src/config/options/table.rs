@@ -567,7 +567,17 @@ pub static OPTIONS: &[OptionSpec] = &[
         bytes(0, 64 * MIB),
         "65536",
         "The largest body that is kept in memory; larger ones are sent from their file.",
-        "",
+        "See cache.clear_body_bytes_max for clients without TLS.",
+    ),
+    option(
+        "cache.clear_body_bytes_max",
+        bytes(0, 64 * MIB),
+        "32768",
+        "The same limit for clients of HTTP/1 in the clear, if it is smaller.",
+        "To these clients the kernel can send a file itself (`sendfile`), which is cheaper than a \
+         copy from memory for a body of 48 KiB or more. TLS and HTTP/2 send from memory only. A \
+         body that is in memory for one of their clients is sent from there to all. Where only \
+         cache.body_bytes_max is set, it holds for all clients.",
     ),
     option(
         "cache.copy_bytes_max",
