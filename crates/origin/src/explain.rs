@@ -29,7 +29,7 @@ use regatta_http::{
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Coding, Codings, File, Now, OpenFault, OpenReq, Opened};
 
-/// What is said of a body that no protocol sends from its file, and of one that HTTP/1 alone does.
+/// Words for a body that no protocol sends from its file, and for one that HTTP/1 alone does.
 const KEPT_BODY: &str = "kept in memory (cache.body_bytes_max)";
 const CLEAR_BODY: &str = "sent from the file (cache.clear_body_bytes_max)";
 

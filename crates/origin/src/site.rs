@@ -429,8 +429,8 @@ pub struct CachingRules {
 pub const READ_BYTES_MAX: usize = 256 << 10;
 
 impl CachingRules {
-    /// Longest body that is sent from memory, bytes, to a client to which the kernel can send a file
-    /// itself, or to another.
+    /// Longest body that is sent from memory, bytes, to a client to which the kernel can send a
+    /// file itself, or to another.
     pub(crate) fn body_bytes_max_of(&self, takes_files: bool) -> u64 {
         let clear = if takes_files { self.clear_body_bytes_max } else { u64::MAX };
         clear.min(self.body_bytes_max)

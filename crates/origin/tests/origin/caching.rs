@@ -175,7 +175,7 @@ fn a_larger_sibling_is_none() {
     check(&rig, request, &Expected { body: Some(b"nine char"), ..plain });
 }
 
-/// Where the kernel can send a file itself, bodies from 32 KiB on are not read.
+/// A body from 32 KiB on is not read if the kernel can send the file itself.
 #[test]
 fn a_middling_body_is_read_for_clients_that_need_it_in_memory() {
     use OpKind::{Open, Read, Recv, Send, Stat};

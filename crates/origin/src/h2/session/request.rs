@@ -88,7 +88,7 @@ impl<F: File> Serve<F> for StreamEncoder<'_, F> {
         &mut self.ongoing.get_or_insert_with(|| cx.scratch.take_ongoing()).exchange
     }
 
-    /// No: frames are sent from memory.
+    /// Never: frames are sent from memory.
     fn takes_files(&self, _: ListenerClass) -> bool {
         false
     }
