@@ -86,7 +86,9 @@ pub trait Protocol<F> {
     /// The driver cannot continue: the connection ends now, for `reason`, and counts and logs an
     /// exchange in progress as cut short. A connection that is closing already is left alone.
     ///
-    /// Operations in flight are given up, as after [`expire`](Self::expire).
+    /// Operations in flight are given up, as after [`expire`](Self::expire). If an idle connection
+    /// makes room for another ([`CloseReason::Displaced`]), a `Send` may precede `Close`: the alert
+    /// that closes TLS. The driver performs it at once, or not at all.
     fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>);
 
     /// The server has too much to do. The request that waits for the disk, or else the next one, is

@@ -17,7 +17,7 @@ pub use pass::Passed;
 use self::trims::{Trim, Trims};
 use crate::{
     WorkerLog,
-    drive::{FileCx, FileLink, film, ledger::Spent},
+    drive::{FileCx, FileLink, film, ledger::Spent, perform},
 };
 use crate::{
     cache::shared_cache::SharedCache,
@@ -678,6 +678,13 @@ impl<'a, S> Worker<'a, S> {
         let desk = &mut self.desk;
         self.trims.note_close(desk.now.tick);
         slot.conn.cut(reason, desk.now, &desk.around.cx);
+        if reason == CloseReason::Displaced
+            && let Some(Op::Send(mut last)) = slot.conn.next_op()
+        {
+            // An idle connection has room for an alert. If it fails, its peer is gone.
+            let (spent, tally) = (&mut Spent::default(), desk.around.cx.tally);
+            let _sent = perform::send(&slot.socket, &mut last, u64::MAX, spent, tally);
+        }
         slot.film(desk.around.cx.tally, FilmEvent::Closed);
         desk.forget(key);
         desk.around.cx.tally.add(Counter::ConnectionsClosed, 1);

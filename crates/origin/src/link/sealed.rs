@@ -336,7 +336,13 @@ impl<F: File> Protocol<F> for Sealed<F> {
         if matches!(self.ending, Some(Ending::Close(_) | Ending::Closed)) {
             return;
         }
-        self.break_off(cx);
+        // An idle connection has nothing to lose: an alert may say that it ends.
+        let is_quiet = self.is_silent() && self.source.is_none() && !self.must_send();
+        if reason == CloseReason::Displaced && is_quiet {
+            self.forget(cx);
+        } else {
+            self.break_off(cx);
+        }
         if self.is_over() {
             self.stop_lingering();
         } else if self.upper.is_some() {
@@ -510,7 +516,8 @@ impl<F: File> Sealed<F> {
             | CloseReason::BadRequest
             | CloseReason::BadRecord
             | CloseReason::Refused
-            | CloseReason::Drained => true,
+            | CloseReason::Drained
+            | CloseReason::Displaced => true,
             // Within a request, by a closing alert, which is to be answered.
             CloseReason::PeerAborted => self.seal.progress() == Progress::PeerClosed,
             _ => false,

@@ -613,6 +613,24 @@ fn a_connection_that_waits_to_shake_hands_is_not_idle() {
     });
 }
 
+/// RFC 8446 §6.1: the alert that closes comes before the end of the stream.
+#[test]
+fn a_connection_that_makes_room_for_another_closes_its_seal() {
+    let accepts = AcceptRules { when_full: WhenFull::CloseIdle, ..accepts_all(2) };
+    on_loop(AcceptRules { eager_read: false, ..accepts }, 8, 2 << 20, false, |mut scene| {
+        let mut clients = scene.clients(2);
+        scene.shake(&mut clients, 4);
+        // The pause of a worker that found itself full is over.
+        hook::set_time(BEGIN_NS + 1_000_000_000, UNIX);
+        let _other = connect(&scene.addresses[1]);
+        (0..3).for_each(|_| scene.round());
+        assert_eq!(scene.slot.get(Counter::ClosedDisplaced), 1);
+        clients.iter_mut().for_each(Client::stir);
+        let told = |client: &&Client| client.toy.progress() == Progress::PeerClosed;
+        assert_eq!(clients.iter().filter(told).count(), 1);
+    });
+}
+
 /// To seal takes the processor's time, so a turn sends a fourth of the bytes.
 #[test]
 fn a_sealed_turn_sends_less() {
