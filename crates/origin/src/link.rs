@@ -230,6 +230,10 @@ impl<F: File> Protocol<F> for Link<F> {
         of!(self, it => it.is_shaking_hands())
     }
 
+    fn sends_on(&self) -> bool {
+        of!(self, it => it.sends_on())
+    }
+
     fn tries_again(&self) -> bool {
         of!(self, it => it.tries_again())
     }

@@ -124,6 +124,13 @@ pub trait Protocol<F> {
         false
     }
 
+    /// True if the last `Send` was a piece of one of the protocol above, and more of that follows.
+    /// False for a connection in the clear.
+    #[must_use]
+    fn sends_on(&self) -> bool {
+        false
+    }
+
     /// True if the file that is asked for could not be opened now, and will be tried again when the
     /// deadline has passed: nothing has been answered.
     #[must_use]

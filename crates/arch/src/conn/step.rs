@@ -499,7 +499,7 @@ fn advance<const RING: bool>(
             Some(Op::Close(reason)) => return Turn::Closed(reason),
             None => return slot.drive.wait::<RING>(only_sends),
         }
-        if was_last(&mut ops) {
+        if was_last(&mut ops) && !goes_on(slot, io) {
             return Turn::Again;
         }
     }
@@ -588,6 +588,12 @@ const fn was_last(ops: &mut u32) -> bool {
     *ops == 0
 }
 
+/// True within a response if sends block: the turn lasts until all of it is sent, in the pieces of
+/// a sealed connection as in one call.
+fn goes_on(slot: &ReadySlot, io: &Io<'_>) -> bool {
+    io.rules.patience.is_some() && slot.conn.sends_on()
+}
+
 /// Performs the offered `Recv`; false if nothing has come.
 #[inline]
 fn receive<const RING: bool>(
@@ -647,7 +653,7 @@ fn send<const RING: bool>(
         park(slot, outbox, io);
         return None;
     }
-    if io.bytes == 0 {
+    if io.bytes == 0 && !goes_on(slot, io) {
         park(slot, outbox, io);
         return Some(Turn::Again);
     }
@@ -682,14 +688,14 @@ fn send<const RING: bool>(
     let now = if io.rules.patience.is_some() { at_present(now) } else { now };
     match result {
         Err(TransferFailure::WouldBlock) => {
-            (slot.drive.writable, slot.drive.full) = (false, true);
+            park(slot, outbox, io);
             if io.rules.patience.is_some() {
-                // The peer has taken nothing for all that time.
-                slot.conn.cut(CloseReason::SendDeadline, now, cx);
-                forget(slot, key, Abandoned::All, io.disk);
-            } else {
-                park(slot, outbox, io);
+                // The kernel has taken nothing for all that time. The peer may have.
+                sent_late(slot, key, io, now, cx);
+                // Others have waited, too.
+                return slot.drive.send.is_some().then_some(Turn::Again);
             }
+            (slot.drive.writable, slot.drive.full) = (false, true);
         }
         Err(TransferFailure::Fault(fault)) => {
             slot.complete(Done::Send(outbox, Err(fault)), now, cx)
@@ -726,13 +732,15 @@ fn is_before_file(outbox: &Outbox<StaticFile>) -> bool {
     matches!(outbox.segments().next(), Some(Segment::File { .. }))
 }
 
-/// Some of an outbox was sent when the connection's deadline had passed.
+/// The connection's deadline has passed during a send, or a send that blocks has waited for as long
+/// as it may.
 #[cold]
 fn sent_late(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) {
     if io.rules.patience.is_none() {
         return had_room(slot, now, cx);
     }
-    // It filled the socket and then waited: another call would wait as long again.
+    // It filled the socket and then waited, and another call would wait as long again. Bytes that
+    // the peer has taken meanwhile count, also if they make too little room for the kernel.
     let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
     slot.conn.expire(queued, now, cx);
     if let Some(what) = slot.conn.abandoned() {

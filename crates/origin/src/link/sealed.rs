@@ -55,6 +55,8 @@ pub struct Sealed<F> {
     source: Option<Outbox<F>>,
     /// Bytes at the front of `source` that are in `records` or `out`.
     sealed: u64,
+    /// `source` had more when the kernel last took all that was offered.
+    sends_on: bool,
     /// Bytes that have been sealed since the upper protocol was idle.
     position: u64,
     /// Operations on files to be offered.
@@ -173,6 +175,7 @@ impl<F: File> Sealed<F> {
             waiting: 0,
             out: Outbox::default(),
             source: None,
+            sends_on: false,
             sealed: 0,
             position: 0,
             asks: Vec::new(),
@@ -381,6 +384,10 @@ impl<F: File> Protocol<F> for Sealed<F> {
 
     fn is_shaking_hands(&self) -> bool {
         self.upper.is_none() && self.ending.is_none()
+    }
+
+    fn sends_on(&self) -> bool {
+        self.sends_on
     }
 
     fn tries_again(&self) -> bool {

@@ -163,10 +163,28 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Tests that no variant has.
-const TESTS: Tests = &[Case {
-    name: "tls::every_case_that_is_left_out_exists",
-    run: every_case_that_is_left_out_exists,
-}];
+const TESTS: Tests = &[
+    Case {
+        name: "tls::every_case_that_is_left_out_exists",
+        run: every_case_that_is_left_out_exists,
+    },
+    Case { name: "tls::sends_that_block_send_all", run: sends_that_block_send_all },
+    Case {
+        name: "tls::sends_that_block_wait_for_an_honest_reader",
+        run: sends_that_block_wait_for_an_honest_reader,
+    },
+];
+
+/// A response is sent as a whole, although its records are sent in pieces: the next client may be
+/// one that does not read yet.
+fn sends_that_block_send_all() {
+    load::every_kind_of_socket(encrypted(Variant::find("sped_blocking")));
+}
+
+/// The kernel takes nothing for some time, as there is little room, but the client reads.
+fn sends_that_block_wait_for_an_honest_reader() {
+    slow_readers::an_honest_slow_one_is_served(encrypted(Variant::find("watpipe5_b")));
+}
 
 /// A case that was renamed must not come back, or stay away, without notice.
 fn every_case_that_is_left_out_exists() {

@@ -29,7 +29,8 @@ pub(crate) fn a_blocking_send_is_given_up(variant: &Variant) {
     assert!(waited < Duration::from_millis(1800), "held up for {waited:?}");
     server.has_open(0);
     let gone = begin.elapsed();
-    assert!(gone < Duration::from_millis(2000), "gone after {gone:?}");
+    // Two windows, as where sends do not block: the first has what filled the buffers.
+    assert!(gone < Duration::from_millis(2600), "gone after {gone:?}");
     assert!(stuck.drain() < SPARSE_BYTES);
 }
 

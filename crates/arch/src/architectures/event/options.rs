@@ -135,10 +135,9 @@ options! {
         default: "nonblocking",
         doc: "Whether sockets are in non-blocking or blocking mode when a response is sent.",
         long: "`blocking` sends each response with one call, which may hold up the whole process \
-               until the client has taken it ([E] §4.3, `sendfile-b`). If a client takes nothing, \
-               the call is given up after a third of `limits.send_window_ms`, or after one and a \
-               half of them if the response has just begun. Not for a server with one process and \
-               real users.",
+               until the client has taken it ([E] §4.3, `sendfile-b`). A call ends after a third \
+               of `limits.send_window_ms` without room for more, and is made again until the \
+               client has had its window. Not for a server with one process and real users.",
     },
     processes: usize = OptionSpec {
         key: "event.processes",

@@ -172,6 +172,7 @@ impl<F: File> Sealed<F> {
             && let Some(mut source) = self.source.take()
         {
             source.advance(credit);
+            self.sends_on = left == 0 && !source.is_empty();
             self.complete_upper(Done::Send(source, Ok(credit)), now, cx);
         }
     }
