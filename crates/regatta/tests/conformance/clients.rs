@@ -13,6 +13,10 @@ const LIMITS: [&str; 3] =
 fn at_path(launch: Launch, variant: &Variant, path: &Path) -> Launch {
     let launch = launch.arg("--listen").arg(format!("unix:{}", path.display()));
     match variant.ports() {
+        // Copies cannot share a path by processor.
+        1 if variant.has("event.partition=steer-cpu") => {
+            launch.set("event.partition=addresses").set("event.copies=1")
+        }
         1 => launch,
         _ => launch.set("event.partition=addresses"),
     }

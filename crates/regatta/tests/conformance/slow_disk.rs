@@ -139,8 +139,10 @@ pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {
         }
         let left = Instant::now();
         for client in clients {
-            // A connection closed with unread bytes breaks.
-            if round == 0 { client.abort() } else { drop(client) }
+            // A connection closed with unread bytes breaks. `select` reports no hang-up behind an
+            // unread record.
+            let is_heard = !variant.tls || variant.architecture != "flash-1999";
+            if round > 0 && is_heard { drop(client) } else { client.abort() }
         }
         server.has_open(1);
         let took = left.elapsed();

@@ -108,7 +108,7 @@ fn run_agreed(name: &'static [u8], inner: impl Links<Blank>, test: impl FnOnce(E
 }
 
 fn peer() -> Peer {
-    SocketAddr::from(([127, 0, 0, 1], 4000)).into()
+    Peer::from(SocketAddr::from(([127, 0, 0, 1], 4000))).in_class(ListenerClass(1))
 }
 
 const fn at(tick: u64) -> Now {
